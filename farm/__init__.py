@@ -1,0 +1,1 @@
+"""Certified optical switching schedules for collective communication."""

@@ -1,0 +1,204 @@
+"""From a collective on a fabric to what has to be computed: patterns, step weights, intervals and theta rows.
+
+Everything here is arithmetic on demands. Nothing depends on the reconfiguration delay (model section 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeGuard
+
+import numpy as np
+from lumenfarm.digest import digest
+from lumenfarm.matrix import Floats, Ints
+from lumenfarm.model import Collective, Fabric, Latency, Pattern, Topology
+from lumenfarm.ports import Record
+from lumenfarm.versions import solver_versions
+
+__all__ = ["IntervalProblem", "ThetaRow", "ThetaTask", "Workload"]
+
+# Raise when the meaning or the precision of theta or hops changes: old cache entries then no longer answer.
+THETA_FORMULATION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """A collective on a fabric, reduced to distinct patterns.
+
+    Attributes:
+        patterns: the distinct patterns, in order of their digests.
+        pattern_of_step: index into patterns of each step, shape (s,).
+        chunk_bytes: m_i of each step, bytes, shape (s,).
+    """
+
+    collective: Collective
+    fabric: Fabric
+    patterns: tuple[Pattern, ...]
+    pattern_of_step: Ints
+    chunk_bytes: Floats
+
+    @classmethod
+    def of(cls, collective: Collective, fabric: Fabric) -> Workload:
+        """Merge steps with equal patterns (model section 3)."""
+        of_step = [step.pattern(fabric.degree) for step in collective.steps]
+        patterns = tuple(sorted(set(of_step), key=lambda pattern: pattern.digest))
+        position = {pattern: index for index, pattern in enumerate(patterns)}
+        pattern_of_step = np.array([position[pattern] for pattern in of_step])
+        return cls(collective, fabric, patterns, pattern_of_step, collective.chunk_bytes(fabric.degree))
+
+    def __len__(self) -> int:
+        return len(self.chunk_bytes)
+
+    @cached_property
+    def weights_ns(self) -> Floats:
+        """w_i, ns, shape (s,): beta*m_i + delta, or beta*m_i alone when hops are counted by shortest paths."""
+        transfer = self.fabric.ns_per_byte * self.chunk_bytes
+        congested = self.fabric.latency is Latency.CONGESTION
+        return transfer + self.fabric.delta_ns if congested else transfer
+
+    def times_ns(self, theta: Floats, hops: Floats) -> Floats:
+        """t_i(G) for a stack of topologies (model section 2); infinite where theta is 0.
+
+        Args:
+            theta: concurrent flow of each topology and pattern, shape (topologies, patterns).
+            hops: largest hop distance between partners, same shape.
+
+        Returns:
+            ns, shape (topologies, s).
+        """
+        fabric = self.fabric
+        with np.errstate(divide="ignore"):
+            congestion = 1.0 / theta[:, self.pattern_of_step]
+        times = fabric.alpha_ns + self.weights_ns * congestion
+        if fabric.latency is Latency.SHORTEST:
+            times = times + fabric.delta_ns * hops[:, self.pattern_of_step]
+        return np.where(np.isfinite(congestion), times, np.inf)
+
+    def interval(self, first: int, stop: int) -> IntervalProblem:
+        """The interval problem of steps first..stop-1, normalised."""
+        steps = slice(first, stop)
+        present, where = np.unique(self.pattern_of_step[steps], return_inverse=True)
+        weights = np.bincount(where, weights=self.weights_ns[steps], minlength=len(present))
+        scale = float(weights.max())
+        return IntervalProblem(
+            patterns=tuple(self.patterns[index] for index in present),
+            weights=tuple((weights / scale).tolist()) if scale > 0 else (0.0,) * len(present),
+            degree=self.fabric.degree,
+            scale_ns=scale,
+        )
+
+    def startup_ns(self, first: int, stop: int) -> float:
+        """What steps first..stop-1 cost on any topology beside their weights: alpha, and one hop if counted apart."""
+        apart = self.fabric.latency is Latency.SHORTEST
+        return (stop - first) * (self.fabric.alpha_ns + (self.fabric.delta_ns if apart else 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalProblem:
+    """min over topologies of sum_i w_i/theta_i for a set of patterns with weights (model section 3).
+
+    The time of the interval's steps on a topology is at least startup_ns + scale_ns * sum_i w_i/theta_i, with
+    equality when latency is counted by congestion.
+
+    Attributes:
+        patterns: distinct, in order of their digests.
+        weights: one a pattern, the largest is 1.
+        degree: ports d of the topology sought.
+        scale_ns: what the weights were divided by, ns; not part of the key.
+    """
+
+    patterns: tuple[Pattern, ...]
+    weights: tuple[float, ...]
+    degree: int
+    scale_ns: float
+
+    @property
+    def key(self) -> str:
+        """Content address; the same for every order, multiplicity and scale of the steps behind it."""
+        return digest(
+            "interval/1",
+            degree=self.degree,
+            patterns=[pattern.digest for pattern in self.patterns],
+            weights=list(self.weights),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ThetaRow:
+    """theta and hops of one topology for several patterns.
+
+    Attributes:
+        theta: maximum concurrent flow of each pattern, in [0, 1]; 0 when some pair has no path.
+        hops: largest hop distance between partners; infinite when some pair has no path.
+        solves: how many linear programs it took.
+    """
+
+    theta: tuple[float, ...]
+    hops: tuple[float, ...]
+    solves: int
+
+    def to_record(self) -> Record:
+        """Plain data; unreachable hops are written as -1."""
+        hops = [-1 if math.isinf(hop) else int(hop) for hop in self.hops]
+        return {"theta": list(self.theta), "hops": hops, "solves": self.solves}
+
+
+@dataclass(frozen=True, eq=False)
+class ThetaTask:
+    """theta(G, P) and hop distances of one topology for a fixed list of patterns."""
+
+    topology: Topology
+    patterns: Sequence[Pattern]
+
+    @property
+    def kind(self) -> str:
+        """``theta-row/1``."""
+        return "theta-row/1"
+
+    @cached_property
+    def key(self) -> str:
+        """Content address: topology, patterns, formulation and solver version."""
+        return digest(
+            self.kind,
+            formulation=THETA_FORMULATION,
+            solvers=solver_versions(),
+            topology=self.topology.digest,
+            patterns=[pattern.digest for pattern in self.patterns],
+        )
+
+    def describe(self) -> Record:
+        """Topology label and digest, pattern digests."""
+        return {
+            "gpus": self.topology.n,
+            "topology": {"label": self.topology.label, "digest": self.topology.digest},
+            "patterns": [pattern.digest for pattern in self.patterns],
+            "formulation": THETA_FORMULATION,
+            "solvers": solver_versions(),
+        }
+
+    def read(self, record: Record) -> ThetaRow:
+        """The row out of a record.
+
+        Raises:
+            ValueError: the record has not one theta in [0, 1] and one hop count for every pattern.
+        """
+        theta, hops, solves = record.get("theta"), record.get("hops"), record.get("solves")
+        expected = len(self.patterns)
+        if not (_numbers(theta, expected) and _numbers(hops, expected) and isinstance(solves, int)):
+            raise ValueError(f"a theta row needs {expected} theta and {expected} hops")
+        if not all(0.0 <= value <= 1.0 + 1e-6 for value in theta):
+            raise ValueError("theta must lie in [0, 1]")
+        if not all(hop == -1 or hop >= 1 for hop in hops):
+            raise ValueError("hops must be -1 or at least 1")
+        return ThetaRow(tuple(map(float, theta)), tuple(math.inf if hop == -1 else float(hop) for hop in hops), solves)
+
+
+def _numbers(values: object, length: int) -> TypeGuard[list[float]]:
+    return (
+        isinstance(values, list)
+        and len(values) == length
+        and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    )

@@ -1,0 +1,1 @@
+"""What a worker computes, and the pools of workers."""
