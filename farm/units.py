@@ -23,7 +23,8 @@ __all__ = [
     "positive_int",
 ]
 
-MAX_BYTES = float(2**63 - 1)
+# The largest number below 2**63.
+MAX_BYTES = math.nextafter(2.0**63, 0.0)
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf)\s*([A-Za-zµμ/]*)\s*")
 _BYTES = {"B": 1.0} | {
@@ -98,16 +99,16 @@ def format_time_ns(time_ns: float) -> str:
 
 
 def finite(value: float, *, field: str, minimum: float = 0.0, strict: bool = False) -> float:
-    """``value`` as a float, if it is a finite number not below (``strict``: above) ``minimum``.
+    """``value`` as a float, if it is a number below 2**63 and not below (``strict``: above) ``minimum``.
 
     Raises:
         InputError: otherwise.
     """
     relation = "above" if strict else "not below"
-    expected = f"a finite number {relation} {minimum:g}"
+    expected = f"a number {relation} {minimum:g} and below 2**63"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(field, value, expected)
-    number = float(value)
+    number = float(value) if abs(value) < MAX_BYTES else math.inf
     if not math.isfinite(number) or number < minimum or (strict and number == minimum):
         raise InputError(field, value, expected)
     return number
