@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from lumenfarm.digest import digest
 from lumenfarm.errors import InputError
 from lumenfarm.units import MAX_BYTES, positive_int
-from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Floats", "Ints", "PairMatrix"]
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from lumenfarm.digest import digest, round_significant
 from lumenfarm.errors import InputError
 from lumenfarm.matrix import Floats, Ints, PairMatrix

@@ -1,48 +1,17 @@
-"""The seams: what the driver needs from executors, stores and clocks, and what those need from a task.
+"""The seams: what the driver needs from executors, stores and clocks.
 
 Concrete classes live in `lumenfarm.tasks` and `lumenfarm.cache`; only `lumenfarm.api` names them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
-__all__ = ["BatchDone", "Clock", "Executor", "Outcome", "Record", "ResultStore", "Task"]
+from lumenfarm.problem import Outcome, Record, Task
 
-# What a result looks like at rest: numbers, strings, bytes, lists and string-keyed mappings of these.
-Record: TypeAlias = Mapping[str, Any]
-
-
-class Outcome(Protocol):
-    """The answer to a task."""
-
-    def to_record(self) -> Record:
-        """The answer as plain data."""
-        ...
-
-
-class Task(Protocol):
-    """One unit of work: a pure function of what it holds."""
-
-    @property
-    def kind(self) -> str:
-        """The sort of task, with its format version, such as ``theta-row/1``."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """Content address of the normalised problem, formulation and solver versions; 64 hexadecimal digits."""
-        ...
-
-    def describe(self) -> Record:
-        """The problem in a form people can read; kept beside the result."""
-        ...
-
-    def read(self, record: Record) -> Outcome:
-        """The answer out of a record; ValueError if the record does not answer this task."""
-        ...
+__all__ = ["BatchDone", "Clock", "Executor", "Record", "ResultStore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +29,11 @@ class Executor(Protocol):
     @property
     def workers(self) -> int:
         """How many batches can run at once."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """How many workers have something to do now."""
         ...
 
     def run(self, batches: Iterable[Sequence[Task]]) -> Iterator[BatchDone]:

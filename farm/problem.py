@@ -6,19 +6,22 @@ Everything here is arithmetic on demands. Nothing depends on the reconfiguration
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
+
 from lumenfarm.digest import digest
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.model import Collective, Fabric, Latency, Pattern, Topology
-from lumenfarm.ports import Record
 from lumenfarm.versions import solver_versions
 
-__all__ = ["IntervalProblem", "ThetaRow", "ThetaTask", "Workload"]
+__all__ = ["IntervalProblem", "Outcome", "Record", "Task", "ThetaRow", "ThetaTask", "Workload"]
+
+# What a result looks like at rest: numbers, strings, bytes, lists and string-keyed mappings of these.
+Record: TypeAlias = Mapping[str, Any]
 
 # Raise when the meaning or the precision of theta or hops changes: old cache entries then no longer answer.
 THETA_FORMULATION = 1
@@ -148,10 +151,14 @@ class ThetaRow:
 
 @dataclass(frozen=True, eq=False)
 class ThetaTask:
-    """theta(G, P) and hop distances of one topology for a fixed list of patterns."""
+    """theta(G, P) and hop distances of one topology for a fixed list of patterns.
+
+    ``dims`` says in which torus to look for symmetry; it changes the effort, not the answer, so it is not in the key.
+    """
 
     topology: Topology
     patterns: Sequence[Pattern]
+    dims: tuple[int, ...]
 
     @property
     def kind(self) -> str:
@@ -194,6 +201,11 @@ class ThetaTask:
         if not all(hop == -1 or hop >= 1 for hop in hops):
             raise ValueError("hops must be -1 or at least 1")
         return ThetaRow(tuple(map(float, theta)), tuple(math.inf if hop == -1 else float(hop) for hop in hops), solves)
+
+
+# One sort of work today; each further sort joins the union, and the worker's table of solvers.
+Task: TypeAlias = ThetaTask
+Outcome: TypeAlias = ThetaRow
 
 
 def _numbers(values: object, length: int) -> TypeGuard[list[float]]:

@@ -1,0 +1,274 @@
+"""The composition root: the one place that names concrete executors and stores.
+
+`synthesize` and its friends are what the command line calls and what scripts import from `lumenfarm`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+import numpy as np
+
+from lumenfarm import closed_form, collectives, families, formats
+from lumenfarm import verify as verification
+from lumenfarm.cache.opening import open_cache
+from lumenfarm.cache.results import ResultCache, warn_by_log
+from lumenfarm.driver import Limits, Listener, Work, run
+from lumenfarm.errors import InputError, unknown_word
+from lumenfarm.model import Collective, Fabric, Topology
+from lumenfarm.plan import Baselines, IntervalBounds, Plan
+from lumenfarm.planner import CandidatePlanner, Standing
+from lumenfarm.ports import Executor
+from lumenfarm.problem import Workload
+from lumenfarm.schedule import Provenance, Schedule
+from lumenfarm.synthesis import OPTIMALITY_TOLERANCE, Method, SegmentSummary, Synthesis
+from lumenfarm.units import finite
+from lumenfarm.versions import versions
+
+__all__ = ["default_workers", "load_candidates", "synthesize", "synthesize_shifts", "verify_schedule"]
+
+_FILE_PREFIX = "file:"
+_NO_WORK = Work(theta=0, solved=0, from_cache=0, left_out=0)
+_Candidate: TypeAlias = str | Topology
+
+
+def synthesize(
+    collective: Collective,
+    fabric: Fabric,
+    *,
+    method: str = Method.AUTO.value,
+    candidates: Sequence[_Candidate] = families.DEFAULT_FAMILIES,
+    initial: Topology | None = None,
+    gap: float | None = None,
+    time_limit_s: float | None = None,
+    cache: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    listen: Listener | None = None,
+    warn: Callable[[str], None] = warn_by_log,
+) -> Synthesis:
+    """The best switching schedule found for a collective on a fabric, with a certified lower bound.
+
+    Args:
+        collective: from `lumenfarm.generate`, `lumenfarm.load_collective`, or built by hand.
+        fabric: what the GPUs are joined by.
+        method: ``auto``, ``closed-form`` or ``candidates``.
+        candidates: names from `lumenfarm.families.FAMILIES`, ``file:PATH`` for topologies in a file, or topologies.
+        initial: topology in place before the first step; moving off it is paid for. None: the first one is free.
+        gap: stop as soon as (cost - bound)/cost is not above this.
+        time_limit_s: stop after this many seconds with the best schedule so far.
+        cache: where results are kept: a folder, ``none``, or None for the user's cache folder.
+        workers: processes that solve; 0 solves in this process, None takes one a CPU.
+        address: of a running Ray cluster; None starts workers on this machine when something has to be solved.
+        listen: told now and then how far the search is.
+        warn: told once if the cache cannot be used.
+
+    Raises:
+        InputError: a value that does not fit; a closed form asked for where there is none.
+        UnreachableError: no candidate connects every pair of some step.
+        EnvironmentFailure: workers cannot be started, or fail again and again.
+    """
+    start = time.perf_counter()
+    workload = Workload.of(collective, fabric)
+    chosen, reason = _choose(_method(method), workload, initial)
+    limits = _limits(gap, time_limit_s)
+    if chosen is Method.CLOSED_FORM:
+        plan, work = _closed_form_plan(workload, initial), _NO_WORK
+    else:
+        topologies = load_candidates(candidates, workload)
+        planner = CandidatePlanner(workload, topologies, initial=initial)
+        store = open_cache(cache, warn=warn)
+        make_executor = _executor_maker(store, workers, address)
+        work = run(planner, store, make_executor, limits=limits, clock=time.monotonic, listen=listen or _ignore)
+        plan = planner.plan()
+    schedule = plan.schedule(_provenance(chosen, limits))
+    return _synthesis(schedule, plan.baselines, work, chosen, reason, limits, time.perf_counter() - start)
+
+
+def synthesize_shifts(
+    steps: Sequence[collectives.ShiftStep], n: int, fabric: Fabric, *, gap: float | None = None
+) -> Synthesis:
+    """The closed form for shifts on one port, without building a demand or a topology: n = 2**20 in milliseconds.
+
+    Args:
+        steps: from `lumenfarm.collectives.shift_steps`.
+        n: number of GPUs.
+        fabric: with one port.
+        gap: up to which the answer counts as optimal.
+
+    Raises:
+        InputError: more than one port, or a step that is no shift.
+    """
+    start = time.perf_counter()
+    solution = closed_form.solve([step.offset for step in steps], [step.bytes_per_gpu for step in steps], n, fabric)
+    communication = sum(segment.cost_ns for segment in solution.segments)
+    return Synthesis(
+        cost_ns=solution.cost_ns,
+        communication_ns=communication,
+        reconfigurations=solution.reconfigurations,
+        lower_bound_ns=solution.lower_bound_ns,
+        segments=tuple(
+            SegmentSummary(part.first, part.stop, _circulant_label(part.generator), part.cost_ns)
+            for part in solution.segments
+        ),
+        envelope=solution.envelope,
+        baselines=Baselines(solution.static_ns, solution.every_step_ns),
+        work=_NO_WORK,
+        wall_s=time.perf_counter() - start,
+        method=Method.CLOSED_FORM,
+        reason="shifts on one port",
+        gap_wanted=OPTIMALITY_TOLERANCE if gap is None else gap,
+        schedule=None,
+    )
+
+
+def verify_schedule(schedule: Schedule, collective: Collective | None = None) -> verification.VerifyReport:
+    """An independent check of a schedule against its collective, see `lumenfarm.verify`.
+
+    Args:
+        schedule: what to check.
+        collective: what it is for; None generates it again, if the schedule says from what.
+
+    Raises:
+        InputError: no collective given, and the schedule's came from a file.
+    """
+    if collective is None:
+        if schedule.origin is None or schedule.message_bytes is None:
+            raise InputError("collective", None, f"the file of {schedule.collective_name!r}, which no generator made")
+        collective = collectives.regenerate(schedule.origin, dims=schedule.dims, message_bytes=schedule.message_bytes)
+    return verification.verify(schedule, collective)
+
+
+def default_workers() -> int:
+    """One worker for every CPU this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load_candidates(names: Sequence[_Candidate], workload: Workload) -> tuple[Topology, ...]:
+    """The topologies behind family names, ``file:PATH`` and topologies, each once, in order.
+
+    Raises:
+        InputError: an unknown family, or a file that cannot be read.
+    """
+    found: dict[Topology, None] = {}
+    for name in names:
+        if isinstance(name, Topology):
+            found[name] = None
+        elif name.startswith(_FILE_PREFIX):
+            found |= dict.fromkeys(formats.load_topologies(name.removeprefix(_FILE_PREFIX)))
+        else:
+            found |= dict.fromkeys(families.candidates([name], workload))
+    return tuple(found)
+
+
+def _method(name: str) -> Method:
+    try:
+        return Method(name)
+    except ValueError:
+        raise unknown_word("method", name, [method.value for method in Method]) from None
+
+
+def _choose(method: Method, workload: Workload, initial: Topology | None) -> tuple[Method, str]:
+    """The method to use, and why."""
+    obstacle = _no_closed_form(workload, initial)
+    if method is Method.CLOSED_FORM and obstacle:
+        raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
+    if method is Method.CANDIDATES:
+        return method, "asked for"
+    return (Method.CANDIDATES, obstacle) if obstacle else (Method.CLOSED_FORM, "every step is a shift, on one port")
+
+
+def _no_closed_form(workload: Workload, initial: Topology | None) -> str | None:
+    """Why arithmetic does not do, None if it does."""
+    if workload.fabric.degree != 1:
+        return "the fabric has more than one port"
+    if any(pattern.multiplicities.shift_offset() is None for pattern in workload.patterns):
+        return "some step is no shift by all GPUs"
+    if initial is not None and initial.circuits.shift_offset() is None:
+        return "the initial topology is no circulant"
+    return None
+
+
+def _closed_form_plan(workload: Workload, initial: Topology | None) -> Plan:
+    """The plan over the circulants that the closed form uses, their theta by arithmetic."""
+    n = workload.collective.n
+    steps = workload.collective.steps
+    offsets = [step.demand.shift_offset() or 0 for step in steps]
+    start = None if initial is None else initial.circuits.shift_offset()
+    solution = closed_form.solve(offsets, workload.chunk_bytes.tolist(), n, workload.fabric, initial=start)
+    generators = solution.generators if start is None else tuple(dict.fromkeys([*solution.generators, start]))
+    distances = np.array([pattern.multiplicities.shift_offset() for pattern in workload.patterns])
+    hops = closed_form.hops(distances, np.array(generators)[:, None], n)
+    return Plan(
+        workload,
+        tuple(Topology.circulant(n, {generator: 1}) for generator in generators),
+        1.0 / hops,
+        hops,
+        None if start is None else generators.index(start),
+        IntervalBounds.of(workload),
+    )
+
+
+def _executor_maker(store: ResultCache, workers: int | None, address: str | None) -> Callable[[], Executor]:
+    count = default_workers() if workers is None else workers
+    if count < 0:
+        raise InputError("workers", count, "a number that is not negative; 0 solves in this process")
+
+    def make() -> Executor:
+        if count == 0 and address is None:
+            from lumenfarm.tasks.local_pool import LocalExecutor
+
+            return LocalExecutor(store)
+        from lumenfarm.tasks.ray_pool import RayExecutor
+
+        return RayExecutor(store.url, workers=max(count, 1), address=address)
+
+    return make
+
+
+def _limits(gap: float | None, time_limit_s: float | None) -> Limits:
+    if gap is not None and not finite(gap, field="gap") < 1:
+        raise InputError("gap", gap, "a fraction from 0 up to 1, such as 0.05")
+    if time_limit_s is not None:
+        finite(time_limit_s, field="time-limit", strict=True)
+    return Limits(gap, time_limit_s)
+
+
+def _provenance(method: Method, limits: Limits) -> Provenance:
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Provenance(versions(), method.value, {"gap": limits.gap, "time_limit_s": limits.time_limit_s}, created)
+
+
+def _synthesis(
+    schedule: Schedule, baselines: Baselines, work: Work, method: Method, reason: str, limits: Limits, wall_s: float
+) -> Synthesis:
+    return Synthesis(
+        cost_ns=schedule.cost_ns,
+        communication_ns=schedule.communication_ns,
+        reconfigurations=schedule.reconfigurations,
+        lower_bound_ns=schedule.lower_bound_ns,
+        segments=tuple(
+            SegmentSummary(part.first, part.stop, schedule.topologies[part.topology].label, part.cost_ns)
+            for part in schedule.segments
+        ),
+        envelope=schedule.envelope,
+        baselines=baselines,
+        work=work,
+        wall_s=wall_s,
+        method=method,
+        reason=reason,
+        gap_wanted=OPTIMALITY_TOLERANCE if limits.gap is None else limits.gap,
+        schedule=schedule,
+    )
+
+
+def _circulant_label(generator: int) -> str:
+    return f"circulant{{{generator:+d}}}"
+
+
+def _ignore(standing: Standing, busy: int) -> None:
+    """Nobody listens."""

@@ -1,0 +1,96 @@
+"""What no topology of the given degree can beat on an interval (model section 8).
+
+``node``: theta <= 1, so T_i >= 1 for every step.
+
+``hop-volume``: with T_i = 1/theta_i, the circuits' total capacity gives n*d*T_i >= sum k_i(u,v)*dist(u,v), and from
+any GPU at most d others are one hop away, d^2 two hops, and so on. Both hold for every pattern, hence also
+sum w_i*T_i >= sum over a subset S of (1/nd) sum_u min_dist sum_v sum_{i in S} w_i*k_i(u,v)*dist(u,v) + sum over the
+rest of w_i, where the minimum gives the heaviest partners of u the shortest distances. The same holds from the
+receivers' side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumenfarm.matrix import Floats, Ints
+from lumenfarm.problem import IntervalProblem
+
+__all__ = ["Bound", "hop_volume_bound", "interval_bound", "node_bound"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A lower bound on sum_i w_i/theta_i over all topologies of the problem's degree, and the name of its proof."""
+
+    value: float
+    proof: str
+
+
+def interval_bound(problem: IntervalProblem) -> Bound:
+    """The largest of the bounds in this module."""
+    bounds = (node_bound(problem), hop_volume_bound(problem))
+    return max(bounds, key=lambda bound: bound.value)
+
+
+def node_bound(problem: IntervalProblem) -> Bound:
+    """sum_i w_i: every step at the full rate of its busiest GPU."""
+    return Bound(sum(problem.weights), "node")
+
+
+def hop_volume_bound(problem: IntervalProblem) -> Bound:
+    """The better of the senders' and the receivers' hop-volume bound; losing patterns leave the subset."""
+    matrices = [pattern.multiplicities for pattern in problem.patterns]
+    sending = np.concatenate([matrix.sources * matrix.n + matrix.destinations for matrix in matrices])
+    receiving = np.concatenate([matrix.destinations * matrix.n + matrix.sources for matrix in matrices])
+    return Bound(max(_Volume(problem, pairs).bound() for pairs in (sending, receiving)), "hop-volume")
+
+
+class _Volume:
+    """The volume that patterns need at least, seen from one end of every pair.
+
+    ``pairs`` numbers the pair of every entry of every pattern as owner*n + partner.
+    """
+
+    def __init__(self, problem: IntervalProblem, pairs: Ints) -> None:
+        matrices = [pattern.multiplicities for pattern in problem.patterns]
+        self.n, self.degree = matrices[0].n, problem.degree
+        self.weights = np.array(problem.weights)
+        self.pattern = np.repeat(np.arange(len(matrices)), [len(matrix) for matrix in matrices])
+        self.multiplicity = np.concatenate([matrix.values for matrix in matrices])
+        distinct, self.pair = np.unique(pairs, return_inverse=True)
+        self.owner = distinct // self.n
+        self.first_of_owner = np.searchsorted(self.owner, np.arange(self.n))
+
+    def bound(self) -> float:
+        counted = np.ones(len(self.weights), dtype=bool)
+        best = 0.0
+        while counted.any():
+            shares = self.shares(self.weights * counted)
+            best = max(best, float(shares.sum() + self.weights[~counted].sum()))
+            losing = counted & (shares < self.weights)
+            if not losing.any():
+                break
+            counted &= ~losing
+        return best
+
+    def shares(self, weights: Floats) -> Floats:
+        """Each pattern's part when every GPU has its heaviest partners nearest, shape (patterns,)."""
+        worth = np.bincount(self.pair, weights=weights[self.pattern] * self.multiplicity)
+        order = np.lexsort((-worth, self.owner))
+        rank = np.arange(len(order)) - self.first_of_owner[self.owner]
+        distance = np.empty(len(order))
+        distance[order] = _hops_of_rank(rank, self.degree)
+        volume = np.bincount(self.pattern, weights=self.multiplicity * distance[self.pair])
+        shares: Floats = weights * volume / (self.n * self.degree)
+        return shares
+
+
+def _hops_of_rank(rank: Ints, degree: int) -> Floats:
+    """Hops to the nearest (rank 0), second nearest, ... GPU at least: degree of them at 1 hop, degree^2 at 2, ..."""
+    if degree == 1:
+        return (rank + 1).astype(np.float64)
+    levels: Floats = np.ceil(np.log1p((rank + 1) * (degree - 1) / degree) / np.log(degree) - 1e-9)
+    return levels

@@ -1,0 +1,59 @@
+"""The base ring or torus, and its strides: every direction reaches j+1 GPUs further, j = 0..n-2.
+
+On one dimension these are the shifted base rings of Harvest's search space (model section 10).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from lumenfarm.matrix import PairMatrix
+from lumenfarm.model import Topology
+from lumenfarm.problem import Workload
+
+__all__ = ["ring_strides", "torus", "torus_strides"]
+
+
+def torus(dims: Sequence[int], degree: int, stride: int = 1) -> Topology:
+    """The torus of the given sizes with ``degree`` ports spread evenly over its directions.
+
+    The directions are + of every dimension, then - of every dimension; the first ones get a port more when the
+    degree does not divide. In a dimension of size m a circuit spans ((stride-1) mod (m-1)) + 1 GPUs.
+
+    >>> torus((4, 4), 4).label
+    'torus 4x4'
+    """
+    directions = [(axis, sign) for sign in (1, -1) for axis in range(len(dims))]
+    ports, extra = divmod(degree, len(directions))
+    n = math.prod(dims)
+    ranks = np.arange(n)
+    coordinates = np.array(np.unravel_index(ranks, dims))
+    heads, circuits = [], []
+    for index, (axis, sign) in enumerate(directions):
+        span = (stride - 1) % (dims[axis] - 1) + 1
+        moved = coordinates.copy()
+        moved[axis] = (moved[axis] + sign * span) % dims[axis]
+        heads.append(np.ravel_multi_index(tuple(moved), tuple(dims)))
+        circuits.append(np.full(n, ports + (index < extra)))
+    matrix = PairMatrix(n, np.tile(ranks, len(heads)), np.concatenate(heads), np.concatenate(circuits))
+    return Topology(matrix, _label(dims, stride))
+
+
+def torus_strides(workload: Workload) -> Iterator[Topology]:
+    """The collective's base torus with strides 1..n-1."""
+    dims = workload.collective.dims
+    return (torus(dims, workload.fabric.degree, stride) for stride in range(1, max(dims)))
+
+
+def ring_strides(workload: Workload) -> Iterator[Topology]:
+    """The ring of all GPUs in rank order with strides 1..n-1."""
+    n = workload.collective.n
+    return (torus((n,), workload.fabric.degree, stride) for stride in range(1, n))
+
+
+def _label(dims: Sequence[int], stride: int) -> str:
+    shape = "ring" if len(dims) == 1 else "torus " + "x".join(map(str, dims))
+    return shape if stride == 1 else f"{shape} stride {stride}"

@@ -1,0 +1,144 @@
+"""Theta by the ladder beside a program over pairs and paths, and rung beside rung on symmetric networks."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from lumenfarm.matrix import PairMatrix
+from lumenfarm.model import Pattern, Step, Topology
+from lumenfarm.symmetry import Symmetry
+from lumenfarm.tasks.concurrent_flow import OrbitNetwork, theta_row
+from lumenfarm.tasks.flow_lp import max_concurrent_flow
+
+
+def path_flow(topology: Topology, pattern: Pattern) -> float:
+    """Theta as a program with one variable for every simple path of every pair, by scipy."""
+    arcs = [(u, v) for u, v, _ in topology.arcs()]
+    pairs = list(pattern.multiplicities.items())
+    paths = [(index, path) for index, (u, v, _) in enumerate(pairs) for path in simple_paths(arcs, u, v)]
+    shipped = np.zeros((len(pairs), len(paths) + 1))
+    load = np.zeros((len(arcs), len(paths) + 1))
+    for column, (pair, path) in enumerate(paths):
+        shipped[pair, column] = 1
+        for hop in itertools.pairwise(path):
+            load[arcs.index(hop), column] = 1
+    shipped[:, -1] = [-k for _, _, k in pairs]
+    goal = np.zeros(len(paths) + 1)
+    goal[-1] = -1
+    capacity = [x for _, _, x in topology.arcs()]
+    found = linprog(goal, A_ub=load, b_ub=capacity, A_eq=shipped, b_eq=np.zeros(len(pairs)), bounds=(0, None))
+    assert found.status == 0
+    return -found.fun
+
+
+def simple_paths(arcs, source, target, seen=()):
+    if source == target:
+        return [[target]]
+    nexts = [v for u, v in arcs if u == source and v not in seen]
+    return [[source, *rest] for v in nexts for rest in simple_paths(arcs, v, target, (*seen, source))]
+
+
+def cayley(n, offsets):
+    counts = {offset: offsets.count(offset) for offset in offsets}
+    return Topology.circulant(n, counts)
+
+
+@st.composite
+def networks(draw):
+    """A random topology and a random demand on up to five GPUs: irregular, idle GPUs, several partners, fractions."""
+    n = draw(st.integers(2, 5))
+    pairs = list(itertools.permutations(range(n), 2))
+    circuits = draw(st.lists(st.integers(0, 2), min_size=len(pairs), max_size=len(pairs)).filter(any))
+    demand = draw(
+        st.lists(st.sampled_from([0, 0, 1, 2, 2.5, 1e4 / 3]), min_size=len(pairs), max_size=len(pairs)).filter(any)
+    )
+    topology = Topology.from_arcs(n, [(u, v, x) for (u, v), x in zip(pairs, circuits, strict=True) if x])
+    sources, destinations = zip(*pairs, strict=True)
+    step = Step(PairMatrix(n, sources, destinations, demand))
+    return topology, step.pattern(max(topology.degree, 1))
+
+
+@given(networks())
+@settings(max_examples=150, deadline=None)
+def test_equals_a_program_over_all_paths(network):
+    topology, pattern = network
+    row = theta_row(topology, [pattern], (topology.n,))
+    assert row.theta[0] == pytest.approx(path_flow(topology, pattern), rel=1e-6, abs=1e-9)
+
+
+@given(networks())
+@settings(max_examples=100, deadline=None)
+def test_sandwich_holds_theta(network):
+    topology, pattern = network
+    plain = OrbitNetwork(topology, Symmetry(topology.n))
+    demands = np.stack([plain.demand(pattern.multiplicities)])
+    theta = path_flow(topology, pattern)
+    if np.isinf(plain.hops(demands)[0]):
+        assert theta == pytest.approx(0, abs=1e-9)
+        return
+    assert plain.even_split(demands)[0] <= theta * (1 + 1e-9)
+    assert plain.volume_bound(demands)[0] >= theta * (1 - 1e-9)
+    assert plain.port_bound(pattern.multiplicities) >= theta * (1 - 1e-9)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_symmetric_program_equals_plain_program(data):
+    """Rung 2 = rung 3 on circulants, with shifts, XOR exchanges and Swing steps as demands."""
+    n = data.draw(st.sampled_from([4, 6, 8, 12, 16]))
+    topology = cayley(n, data.draw(st.lists(st.integers(1, n - 1), min_size=1, max_size=3)))
+    distance = data.draw(st.integers(1, n - 1))
+    ranks = np.arange(n)
+    partner = {
+        "shift": (ranks + distance) % n,
+        "swing": np.where(ranks % 2 == 0, ranks + distance, ranks - distance) % n,
+        "exchange": (ranks ^ 1) % n,
+    }[data.draw(st.sampled_from(["shift", "swing", "exchange"]))]
+    pattern = Step(PairMatrix(n, ranks, partner, 8.0)).pattern(topology.degree)
+    row = theta_row(topology, [pattern], (n,))
+    plain = OrbitNetwork(topology, Symmetry(n))
+    if row.theta[0] == 0:
+        assert np.isinf(plain.hops(np.stack([plain.demand(pattern.multiplicities)]))[0])
+        return
+    program = plain.program(plain.demand(pattern.multiplicities))
+    assert row.theta[0] == pytest.approx(max_concurrent_flow(program), rel=1e-7)
+
+
+def test_symmetric_program_equals_plain_program_on_a_torus():
+    from lumenfarm.families import torus
+
+    topology = torus((4, 4), 4)
+    ranks = np.arange(16)
+    pattern = Step(PairMatrix(16, ranks, (ranks + 5) % 16, 1.0)).pattern(4)
+    plain = OrbitNetwork(topology, Symmetry(16))
+    expected = max_concurrent_flow(plain.program(plain.demand(pattern.multiplicities)))
+    assert theta_row(topology, [pattern], (4, 4)).theta[0] == pytest.approx(expected, rel=1e-7)
+
+
+def test_ring_hops_of_swing():
+    """The static bidirectional ring costs 2, 2, 4, 6, 12, 22 for the six Swing steps of 64 GPUs (model section 10)."""
+    ranks = np.arange(64)
+    distances = [(1 - (-2) ** (t + 1)) // 3 for t in range(6)]
+    partners = [np.where(ranks % 2 == 0, ranks + r, ranks - r) % 64 for r in distances]
+    patterns = [Step(PairMatrix(64, ranks, partner, 1.0)).pattern(2) for partner in partners]
+    row = theta_row(Topology.circulant(64, {1: 1, -1: 1}), patterns, (64,))
+    assert 1 / np.array(row.theta) == pytest.approx([2, 2, 4, 6, 12, 22], rel=1e-9)
+
+
+def test_shift_on_directed_ring_needs_no_program():
+    patterns = [Step(PairMatrix.shift(64, offset, 1.0)).pattern(1) for offset in range(1, 64)]
+    row = theta_row(Topology.circulant(64, {1: 1}), patterns, (64,))
+    assert row.solves == 0
+    assert 1 / np.array(row.theta) == pytest.approx(np.arange(1, 64))
+    assert row.hops == tuple(range(1, 64))
+
+
+def test_unreachable_pair_gives_zero_and_infinite_hops():
+    topology = Topology.circulant(8, {2: 1})
+    row = theta_row(topology, [Step(PairMatrix.shift(8, o, 1.0)).pattern(1) for o in (1, 2)], (8,))
+    assert row.theta == (0.0, 1.0)
+    assert row.hops == (np.inf, 1.0)
