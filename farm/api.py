@@ -143,6 +143,20 @@ def verify_schedule(schedule: Schedule, collective: Collective | None = None) ->
     return verification.verify(schedule, collective)
 
 
+def self_test() -> dict[str, float]:
+    """What each solver of this installation finds for a small problem; `EnvironmentFailure` if that is wrong."""
+    from lumenfarm.tasks.self_test import solvers_answer
+
+    return solvers_answer()
+
+
+def ray_test(address: str | None = None) -> str:
+    """One task through Ray and back, described; `EnvironmentFailure` if Ray does not answer."""
+    from lumenfarm.tasks.self_test import ray_answers
+
+    return ray_answers(address)
+
+
 def default_workers() -> int:
     """One worker for every CPU this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

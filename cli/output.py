@@ -1,0 +1,96 @@
+"""What commands print: tables for people on stdout, JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lumenfarm.schedule import EnvelopePiece
+from lumenfarm.synthesis import Synthesis
+from lumenfarm.units import format_time_ns
+
+__all__ = ["console", "print_json", "print_synthesis", "print_table"]
+
+# Wide enough for one row a line when the output goes to a file.
+_FILE_WIDTH = 120
+
+
+def console() -> Console:
+    """The console on stdout."""
+    probe = Console()
+    return probe if probe.is_terminal else Console(width=_FILE_WIDTH)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on stdout; numbers that are not finite become null."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
+    """A table; columns whose name begins with ``>`` are aligned to the right."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(Text(column.lstrip(">")), justify="right" if column.startswith(">") else "left", no_wrap=False)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)
+
+
+def print_synthesis(synthesis: Synthesis, headline: str, *, written: str | None) -> None:
+    """The human table of a schedule, and where it was written."""
+    out = console()
+    out.print(Text(headline, style="bold"))
+    out.print(Text(f"method {synthesis.method.value} ({synthesis.reason})"))
+    out.print()
+    print_table(
+        ("steps", "topology", ">time"),
+        [(_steps(part.first, part.stop), part.topology, format_time_ns(part.cost_ns)) for part in synthesis.segments],
+    )
+    out.print()
+    print_table(("", ">time", ">against ours"), _summary_rows(synthesis))
+    out.print()
+    print_table(
+        (">reconfiguration delay from", ">to", ">reconfigurations", ">communication"),
+        [_envelope_row(piece) for piece in synthesis.envelope],
+        title="best schedule at other reconfiguration delays",
+    )
+    out.print()
+    out.print(Text(_work_line(synthesis)))
+    if written is not None:
+        out.print(Text(f"schedule written to {written}"))
+
+
+def _summary_rows(synthesis: Synthesis) -> list[tuple[str, str, str]]:
+    cost, baselines = synthesis.cost_ns, synthesis.baselines
+    verdict = "optimal" if synthesis.optimal else f"gap {synthesis.gap:.1%}"
+    changes = synthesis.reconfigurations
+    rows = [
+        (f"this schedule, {changes} reconfiguration{'s' * (changes != 1)}", cost),
+        (f"lower bound for any schedule ({verdict})", synthesis.lower_bound_ns),
+        ("best fixed topology", baselines.static_ns),
+        ("best topology for every step", baselines.every_step_ns),
+    ]
+    return [(name, format_time_ns(time), f"{time / cost:.3f}") for name, time in rows]
+
+
+def _envelope_row(piece: EnvelopePiece) -> tuple[str, str, str, str]:
+    stop = "any" if piece.alpha_r_to_ns is None else format_time_ns(piece.alpha_r_to_ns)
+    start = format_time_ns(piece.alpha_r_from_ns)
+    return start, stop, str(piece.reconfigurations), format_time_ns(piece.communication_ns)
+
+
+def _work_line(synthesis: Synthesis) -> str:
+    work = synthesis.work
+    parts = [f"{work.solved} topologies solved ({work.theta} linear programs)", f"{work.from_cache} from the cache"]
+    if work.left_out:
+        parts.append(f"{work.left_out} left out at the limit")
+    return f"{', '.join(parts)}, {synthesis.wall_s:.2f} s"
+
+
+def _steps(first: int, stop: int) -> str:
+    return f"{first + 1}" if stop == first + 1 else f"{first + 1}-{stop}"
