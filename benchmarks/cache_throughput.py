@@ -7,22 +7,20 @@ diskcache keeps one database file instead of a file an entry. The row without fl
 
 from __future__ import annotations
 
-import argparse
 import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from unittest import mock
 
 import diskcache
 import joblib
+from common import parser, setting, table, timed
 
 from lumenfarm.cache.directory import DirectoryStore
 from lumenfarm.cache.results import ResultCache
@@ -110,10 +108,7 @@ def measure(open_store: Callable[[Path], AbstractContextManager[Store]], parent:
 
 def per_second(action: Callable[[str], object], keys: Sequence[str]) -> float:
     """How many keys a second ``action`` takes."""
-    start = time.perf_counter()
-    for key in keys:
-        action(key)
-    return len(keys) / (time.perf_counter() - start)
+    return len(keys) / timed(lambda: [action(key) for key in keys]).seconds
 
 
 def fsync_share(parent: Path, entries: int) -> float:
@@ -143,23 +138,23 @@ def compare(parent: Path, entries: int, rounds: int) -> dict[str, Rates]:
 def report(rates: dict[str, Rates]) -> str:
     """The table; ratios are to LumenFarm, above 1 is faster."""
     ours = rates[OURS]
-    lines = [f"{'store':22}{'put/s':>10}{'ratio':>8}{'get/s':>10}{'ratio':>8}"]
-    for name, rate in rates.items():
-        lines.append(f"{name:22}{rate.put:10,.0f}{rate.put / ours.put:8.2f}{rate.get:10,.0f}{rate.get / ours.get:8.2f}")
-    return "\n".join(lines)
+    rows = [
+        (name, f"{rate.put:,.0f}", f"{rate.put / ours.put:.2f}", f"{rate.get:,.0f}", f"{rate.get / ours.get:.2f}")
+        for name, rate in rates.items()
+    ]
+    return table(("<store", "put/s", "ratio", "get/s", "ratio"), rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--entries", type=int, default=2000, help="puts and gets in a round")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each store; the median counts")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the device to measure")
-    parser.add_argument("--small", action="store_true", help="one round of 20 entries, to see that it runs")
-    options = parser.parse_args(argv)
+    arguments = parser(__doc__, small="one round of 20 entries, to see that it runs")
+    arguments.add_argument("--entries", type=int, default=2000, help="puts and gets in a round")
+    arguments.add_argument("--rounds", type=int, default=3, help="rounds of each store; the median counts")
+    arguments.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the device to measure")
+    options = arguments.parse_args(argv)
     entries, rounds = (20, 1) if options.small else (options.entries, options.rounds)
-    packages = ", ".join(f"{name} {version(name)}" for name in ("msgpack", "joblib", "diskcache"))
-    print(f"{entries} entries, median of {rounds} rounds; Python {platform.python_version()}, {packages}")
+    print(setting("msgpack", "joblib", "diskcache"))
+    print(f"{entries} entries, median of {rounds} rounds\n")
     print(report(compare(options.folder, entries, rounds)))
     print(f"fsync takes {fsync_share(options.folder, entries):.0%} of a put")
     return 0

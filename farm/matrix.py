@@ -12,7 +12,10 @@ from lumenfarm.digest import digest
 from lumenfarm.errors import InputError
 from lumenfarm.units import MAX_BYTES, positive_int
 
-__all__ = ["Floats", "Ints", "PairMatrix"]
+__all__ = ["MAX_GPUS", "Floats", "Ints", "PairMatrix"]
+
+# Pairs must have numbers below 2**63, and a row of n floats must fit into memory.
+MAX_GPUS = 2**24
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -24,7 +27,7 @@ class PairMatrix:
     Entries given twice are added, zero entries vanish, so equal matrices have equal arrays and equal digests.
 
     Args:
-        n: number of GPUs, at least 2.
+        n: number of GPUs, from 2 to MAX_GPUS.
         sources: row of each entry, shape (entries,), 0 <= row < n.
         destinations: column of each entry, shape (entries,), different from its row.
         values: the entries, shape (entries,), finite, not negative, sum at most 2**63-1.
@@ -43,7 +46,8 @@ class PairMatrix:
     def __init__(
         self, n: int, sources: ArrayLike, destinations: ArrayLike, values: ArrayLike, *, field: str = "demand"
     ) -> None:
-        positive_int(n, field="gpus", minimum=2)
+        if positive_int(n, field="gpus", minimum=2) > MAX_GPUS:
+            raise InputError("gpus", n, f"at most {MAX_GPUS}")
         rows, columns = _ranks(sources, n, field), _ranks(destinations, n, field)
         entries = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
         _check_entries(rows, columns, entries, field)

@@ -57,10 +57,10 @@ class Fabric:
 
     def __post_init__(self) -> None:
         positive_int(self.degree, field="ports")
-        finite(self.link_gbps, field="link", strict=True)
-        finite(self.alpha_ns, field="alpha")
-        finite(self.delta_ns, field="delta")
-        finite(self.reconfig_delay_ns, field="reconfig-delay")
+        object.__setattr__(self, "link_gbps", finite(self.link_gbps, field="link", strict=True))
+        object.__setattr__(self, "alpha_ns", finite(self.alpha_ns, field="alpha"))
+        object.__setattr__(self, "delta_ns", finite(self.delta_ns, field="delta"))
+        object.__setattr__(self, "reconfig_delay_ns", finite(self.reconfig_delay_ns, field="reconfig-delay"))
 
     @property
     def ns_per_byte(self) -> float:
@@ -253,7 +253,7 @@ class Collective:
         if math.prod(self.dims) != self.n:
             raise InputError("dims", "x".join(map(str, self.dims)), f"sizes whose product is {self.n}")
         if self.message_bytes is not None:
-            finite(self.message_bytes, field="message", strict=True)
+            object.__setattr__(self, "message_bytes", finite(self.message_bytes, field="message", strict=True))
 
     @property
     def n(self) -> int:

@@ -67,7 +67,7 @@ _BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 _HATCH = "/////"
 _PLAIN_BACK = {"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.8}
 _CURVE_POINTS = 200
-_LEGEND_ROWS = 8
+_LEGEND_ROWS = len(_PALETTE)
 _LABEL_LETTERS = 44
 
 
@@ -109,8 +109,8 @@ def plot_timeline(schedule: Schedule, path: str | os.PathLike[str], *, force: Ov
         InputError: another suffix, or a path that cannot be written.
     """
     bars = _bars(schedule)
-    rows = min(len(schedule.topologies), _LEGEND_ROWS) + 1
-    height_in = 1.1 + 0.13 * rows
+    rows = min(len(schedule.topologies), _LEGEND_ROWS + 1) + 1
+    height_in = 1.15 + 0.14 * rows
     table = [
         ("kind", "step", "topology", "label", "start_ns", "stop_ns", "theta"),
         *(bar.row(schedule) for bar in bars),
@@ -181,7 +181,8 @@ def _draw_envelope(figure: Figure, schedule: Schedule, curves: _Curves) -> None:
     axes = figure.add_subplot()
     delays, pieces, own_ns = curves.alpha_r_ns, schedule.envelope, schedule.fabric.reconfig_delay_ns
     axes.plot(delays, curves.fewest_ns, color=_ORANGE, linestyle="--", label=_always(pieces[-1]))
-    axes.plot(delays, curves.most_ns, color=_GREEN, linestyle="-.", label=_always(pieces[0]))
+    if len(pieces) > 1:
+        axes.plot(delays, curves.most_ns, color=_GREEN, linestyle="-.", label=_always(pieces[0]))
     axes.plot(delays, curves.bound_ns, color="0.35", linestyle=":", label="lower bound")
     axes.plot(delays, curves.cost_ns, color=_BLUE, linewidth=1.6, label="best k at each delay")
     _mark_pieces(axes, schedule, curves)
@@ -304,11 +305,11 @@ def _timeline_legend(figure: Figure, schedule: Schedule) -> None:
 
     labels = [_shortened(f"T{index}: {topology.label}") for index, topology in enumerate(schedule.topologies, start=1)]
     handles = [Patch(facecolor=_colour(index)[0], label=label) for index, label in enumerate(labels[:_LEGEND_ROWS])]
+    if len(labels) > _LEGEND_ROWS:
+        handles.append(Patch(visible=False, label=f"and {len(labels) - _LEGEND_ROWS} more"))
     if schedule.reconfigurations:
         delay = format_time_ns(schedule.fabric.reconfig_delay_ns)
         handles.append(Patch(facecolor="white", edgecolor="0.3", hatch=_HATCH, label=f"reconfiguration, {delay}"))
-    if len(labels) > _LEGEND_ROWS:
-        handles.append(Patch(visible=False, label=f"and {len(labels) - _LEGEND_ROWS} more"))
     legend = figure.legend(handles=handles, loc="outside lower left", frameon=False, handlelength=1.5)
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -336,11 +337,12 @@ def _publish(
     draw: Callable[[Figure], None],
     table: Iterable[Sequence[object]],
 ) -> None:
-    """Write the picture and its data, both or neither."""
-    picture, data = Path(path), Path(path).with_suffix(".csv")
+    """Write the picture and its data; nothing if either path is refused."""
+    picture = Path(path)
     suffix = picture.suffix.lower()
     if suffix not in _METADATA:
         raise InputError("output", os.fspath(path), f"a name that ends in {', '.join(_METADATA)}")
+    data = picture.with_suffix(".csv")
     for target in (picture, data):
         check_output(target, force=force)
     image = _render(suffix, height_in, draw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -121,9 +122,11 @@ class Schedule:
         lower_bound_ns: no sequence of degree-d topologies is faster.
         envelope: best schedules at every reconfiguration delay, see `EnvelopePiece`.
 
+    Whether the numbers are true, and the topologies within the degree, is for `lumenfarm.verify` to say.
+
     Raises:
-        InputError: segments that do not cover the steps once in order, or name a topology that is not there, or
-            a topology of another n or beyond the degree.
+        InputError: no steps, segments that do not cover the steps once in order, or name a topology that is not there;
+            a topology over another number of GPUs; dims whose product is not n.
     """
 
     collective_name: str
@@ -144,13 +147,17 @@ class Schedule:
     provenance: Provenance
 
     def __post_init__(self) -> None:
+        if not self.steps:
+            raise InputError("steps", 0, "at least one step")
+        if math.prod(self.dims) != self.n:
+            raise InputError("dims", "x".join(map(str, self.dims)), f"sizes whose product is {self.n}")
         _check_cover(self.segments, len(self.steps))
         if len(self.step_digests) != len(self.steps):
             raise InputError("steps", len(self.steps), f"{len(self.step_digests)} timings, one a step")
         for segment in self.segments:
             if not 0 <= segment.topology < len(self.topologies):
                 raise InputError("segments.topology", segment.topology, "a topology of this schedule")
-        for topology in self.topologies:
+        for topology in (*self.topologies, *([] if self.initial is None else [self.initial])):
             if topology.n != self.n:
                 raise InputError("topologies", topology.n, f"topologies over {self.n} GPUs")
 
@@ -168,8 +175,8 @@ class Schedule:
 
     @property
     def gap(self) -> float:
-        """(cost - bound)/cost: how much faster any schedule could be at most."""
-        return max(0.0, (self.cost_ns - self.lower_bound_ns) / self.cost_ns)
+        """(cost - bound)/cost: the largest part of the cost that any schedule could save."""
+        return max(0.0, 1.0 - self.lower_bound_ns / self.cost_ns) if self.cost_ns > 0 else 0.0
 
     def topology_of_step(self, step: int) -> Topology:
         """The topology that carries a step (from 0)."""

@@ -108,7 +108,7 @@ def read_json(path: str | os.PathLike[str]) -> object:
 
 def number(value: float) -> int | float:
     """``value`` as JSON writes it shortest: whole numbers without a fraction."""
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return int(value) if float(value).is_integer() and abs(value) < 2**53 else value
 
 
 def json_text(value: Mapping[str, Any]) -> str:

@@ -97,7 +97,9 @@ def _check_contract(schedule: Schedule, collective: Collective) -> list[Finding]
     changed = [step for step, (old, new) in enumerate(pairs) if old != new]
     if changed:
         wrong.append(f"{_step_names(changed)}: not the demand of the schedule (other bytes, step order or rank order)")
-    return _verdict("contract", wrong, f"contract {_short(fresh.digest)} fits {collective.name!r}, {count} steps")
+    return _verdict(
+        "contract", wrong, f"contract {_short(fresh.digest)} fits {collective.name!r}, {_count(count, 'step')}"
+    )
 
 
 def _check_degree(schedule: Schedule) -> list[Finding]:
@@ -106,7 +108,8 @@ def _check_degree(schedule: Schedule) -> list[Finding]:
         used.append((f"initial topology {schedule.initial.label!r}", schedule.initial))
     degree = schedule.fabric.degree
     wrong = [f"{name} {fault}" for name, topology in used for fault in _port_faults(topology, schedule.n, degree)]
-    return _verdict("degree", wrong, f"{len(used)} topologies: whole circuits, at most {degree} ports a GPU each way")
+    success = f"whole circuits and at most {degree} ports a GPU each way in every topology ({len(used)})"
+    return _verdict("degree", wrong, success)
 
 
 def _port_faults(topology: Topology, n: int, degree: int) -> list[str]:
@@ -131,7 +134,7 @@ def _check_segments(schedule: Schedule) -> list[Finding]:
             wrong.append(f"segments {number} and {number + 1} use the same circuits")
     unused = set(range(len(schedule.topologies))) - {segment.topology for segment in segments}
     wrong += [f"topology {index + 1} {schedule.topologies[index].label!r} is not used" for index in sorted(unused)]
-    success = f"{len(segments)} segments cover steps 1-{count} once in order; neighbours differ; no topology is unused"
+    success = f"{_count(len(segments), 'segment')} for steps 1-{count}, once in order; neighbours differ; no topology is unused"
     return _verdict("segments", wrong, success)
 
 
@@ -214,9 +217,9 @@ def _check_cost(schedule: Schedule, tolerance: float) -> list[Finding]:
     communication, changes = schedule.communication_ns, _changes(schedule)
     delay_ns = schedule.fabric.reconfig_delay_ns
     expected = communication + changes * delay_ns
-    terms = f"{_ns(communication)} in the segments + {changes} reconfigurations of {_ns(delay_ns)}"
+    terms = f"{_ns(communication)} in the segments + {_count(changes, 'reconfiguration')} of {_ns(delay_ns)}"
     if not _close(schedule.cost_ns, expected, tolerance):
-        wrong.append(f"the schedule claims {_ns(schedule.cost_ns)}, it is {_ns(expected)} = {terms}")
+        wrong.append(f"the schedule claims {_ns(schedule.cost_ns)}, but {terms} = {_ns(expected)}")
     return _verdict("cost", wrong, f"{_ns(schedule.cost_ns)} = {terms}; segments are the sums of their steps")
 
 
@@ -266,12 +269,14 @@ def _check_envelope(schedule: Schedule, tolerance: float) -> list[Finding]:
         wrong += [f"piece {number + 1} {fault}" for fault in _joint_faults(one, other, tolerance)]
     delay_ns, changes, communication = schedule.fabric.reconfig_delay_ns, _changes(schedule), schedule.communication_ns
     here = [piece for piece in pieces if _holds(piece, delay_ns, tolerance)]
-    own = f"{changes} reconfigurations and {_ns(communication)} of communication at a delay of {_ns(delay_ns)}"
+    own = f"{_count(changes, 'reconfiguration')} and {_ns(communication)} in the segments at a delay of {_ns(delay_ns)}"
     same = [piece for piece in here if piece.reconfigurations == changes]
     if not any(_close(piece.communication_ns, communication, tolerance) for piece in same):
         found = " or ".join(f"{piece.reconfigurations} and {_ns(piece.communication_ns)}" for piece in here)
         wrong.append(f"the schedule has {own}, the envelope says {found or 'nothing'}")
-    return _verdict("envelope", wrong, f"{len(pieces)} pieces fit together; one has {own}, as the schedule")
+    return _verdict(
+        "envelope", wrong, f"{_count(len(pieces), 'piece')} without gap or jump; one has {own}, as the schedule"
+    )
 
 
 def _joint_faults(one: EnvelopePiece, other: EnvelopePiece, tolerance: float) -> Iterable[str]:
@@ -321,6 +326,10 @@ def _close(one: float, other: float, tolerance: float) -> bool:
 
 def _inverse(theta: float) -> float:
     return 1 / theta if theta > 0 else math.inf
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _ns(time_ns: float) -> str:

@@ -161,11 +161,11 @@ def _spread(network: _Network, hops: Floats, amount: Floats) -> Floats:
 def _tightened(network: _Network, hops: Floats, shipped: float, allowed: float) -> tuple[float, float]:
     """The better of given bounds and of those from a linear program, each computed again from flow and lengths."""
     suggestion = _suggest(network)
-    if suggestion.x is None or suggestion.ineqlin.marginals is None:
+    if suggestion.x is None or suggestion.ineqlin.marginals is None or not suggestion.x[-1] > 0:
         return shipped, allowed
-    flow = suggestion.x[:-1].reshape(len(network.sources), -1)
+    flow, theta = suggestion.x[:-1].reshape(len(network.sources), -1), float(suggestion.x[-1])
     lengths = np.maximum(-suggestion.ineqlin.marginals, 0.0)
-    return max(shipped, _shipped(network, hops, flow, float(suggestion.x[-1]))), min(allowed, network.allowed(lengths))
+    return max(shipped, _shipped(network, hops, flow, theta)), min(allowed, network.allowed(lengths))
 
 
 def _suggest(network: _Network) -> OptimizeResult:

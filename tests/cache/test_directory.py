@@ -28,7 +28,7 @@ def files_below(folder: Path) -> list[str]:
 
 def python(script: str, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_blob_is_one_file_two_levels_down(tmp_path: Path) -> None:

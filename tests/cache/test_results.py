@@ -246,7 +246,7 @@ print(cache.counters)
 
 def test_writes_that_the_system_cuts_short_warn_once_on_stderr(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LIMITED, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "Counters(hits=0, misses=5, puts=0, damaged=0, refused=5)\n"
     assert done.stderr.splitlines() == [
         f"cache folder {tmp_path} cannot be written: File too large; going on without saving results"
@@ -264,5 +264,5 @@ open_cache(sys.argv[1]).save(sys.argv[2], "theta-row/1", {"gpus": 8}, {"theta": 
 
 def test_a_result_of_another_process_is_found_through_the_url(tmp_path: Path) -> None:
     cache = ResultCache(DirectoryStore(tmp_path / "50% of it, ä #1?"))
-    subprocess.run([sys.executable, "-c", SAVING, cache.url, KEY], timeout=60, check=True)  # noqa: S603
+    subprocess.run([sys.executable, "-c", SAVING, cache.url, KEY], timeout=60, check=True)
     assert cache.load(KEY) == {"theta": [0.1, math.inf]}

@@ -32,7 +32,7 @@ def path_flow(topology: Topology, pattern: Pattern) -> float:
     capacity = [x for _, _, x in topology.arcs()]
     found = linprog(goal, A_ub=load, b_ub=capacity, A_eq=shipped, b_eq=np.zeros(len(pairs)), bounds=(0, None))
     assert found.status == 0
-    return -found.fun
+    return float(-found.fun)
 
 
 def simple_paths(arcs, source, target, seen=()):

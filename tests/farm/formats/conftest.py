@@ -12,9 +12,8 @@ from lumenfarm.schedule import Contract, EnvelopePiece, Provenance, Schedule, Se
 @pytest.fixture(scope="session")
 def collective() -> Collective:
     steps = tuple(Step(PairMatrix.shift(4, offset, 1024.0)) for offset in (1, 2, 1))
-    return Collective(
-        "all-reduce-rd", steps, (2, 2), 2048.0, Origin("all-reduce-rd", {"ports": 2, "variant": "cyclic"})
-    )
+    origin = Origin("all-reduce-rd", {"ports": 2, "variant": "cyclic"})
+    return Collective("all-reduce-rd", steps, (2, 2), 2048.0, origin)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from lumenfarm.errors import InputError
 from lumenfarm.formats.harvest_schedule import Scheme, dump_harvest, file_name
-from lumenfarm.model import Fabric
+from lumenfarm.model import Fabric, Topology
 from lumenfarm.schedule import Schedule
 
 RING = [[0, 1, 1], [1, 2, 1], [2, 3, 1], [3, 0, 1]]
@@ -31,7 +31,7 @@ def test_every_step_has_its_full_topology(schedule: Schedule) -> None:
 
 # Names as published with the paper's artifact (data of model section 10).
 @pytest.mark.parametrize(
-    ("collective", "degree", "message_bytes", "fabric", "name"),
+    ("name", "degree", "message_bytes", "times_ns", "expected"),
     [
         ("all-reduce-rd", 1, 65536, (500, 500, 1000), "harvest-halvingDoubling-64-1-64KB-800-500-500-1000-0.json"),
         ("all-reduce-swing", 2, 2**24, (500, 500, 1e7), "harvest-swing-64-2-16MB-800-500-500-10000000-0.json"),
@@ -43,22 +43,23 @@ def test_every_step_has_its_full_topology(schedule: Schedule) -> None:
 )
 def test_file_names(
     schedule: Schedule,
-    collective: str,
+    name: str,
     degree: int,
     message_bytes: float,
-    fabric: tuple[float, float, float],
-    name: str,
+    times_ns: tuple[float, float, float],
+    expected: str,
 ) -> None:
-    alpha_ns, delta_ns, reconfig_delay_ns = map(float, fabric)
+    alpha_ns, delta_ns, reconfig_delay_ns = map(float, times_ns)
     job = replace(
         schedule,
-        collective_name=collective,
+        n=64,
+        topologies=(Topology.circulant(64, {1: 1}),) * 2,
+        collective_name=name,
         message_bytes=float(message_bytes),
         fabric=Fabric(degree, 800.0, alpha_ns, delta_ns, reconfig_delay_ns),
     )
-    object.__setattr__(job, "n", 64)
-    assert file_name(job) == name
-    assert file_name(job, scheme=Scheme.STATIC) == name.replace("harvest", "static")
+    assert file_name(job) == expected
+    assert file_name(job, scheme=Scheme.STATIC) == expected.replace("harvest", "static")
 
 
 def test_a_name_needs_the_message_size(schedule: Schedule) -> None:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumenfarm.errors import InputError
@@ -159,6 +159,7 @@ def collectives(draw: st.DrawFn) -> Collective:
 
 
 @given(collectives())
+@settings(deadline=None)
 def test_round_trip(collective: Collective) -> None:
     text = dump_collective(collective)
     again = read_collective(Content("given.json", text.encode()))

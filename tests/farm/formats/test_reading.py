@@ -141,6 +141,6 @@ def test_json_text_is_json() -> None:
         json_text({"a": float("nan")})
 
 
-@pytest.mark.parametrize(("value", "text"), [(16.0, "16"), (0.5, "0.5"), (-0.0, "0"), (1e300, "1e+300")])
+@pytest.mark.parametrize(("value", "text"), [(16.0, "16"), (16, "16"), (0.5, "0.5"), (-0.0, "0"), (1e300, "1e+300")])
 def test_whole_numbers_have_no_fraction(value: float, text: str) -> None:
     assert json.dumps(number(value)) == text
