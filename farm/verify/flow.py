@@ -164,14 +164,14 @@ def _tightened(network: _Network, hops: Floats, shipped: float, allowed: float) 
     if suggestion.x is None or suggestion.ineqlin.marginals is None or not suggestion.x[-1] > 0:
         return shipped, allowed
     flow, theta = suggestion.x[:-1].reshape(len(network.sources), -1), float(suggestion.x[-1])
-    lengths = np.maximum(-suggestion.ineqlin.marginals, 0.0)
+    lengths = np.abs(suggestion.ineqlin.marginals)
     return max(shipped, _shipped(network, hops, flow, theta)), min(allowed, network.allowed(lengths))
 
 
 def _suggest(network: _Network) -> OptimizeResult:
     """Max theta such that the flow of each source u, shape (sources, arcs), leaves theta*k(u,v) at every v.
 
-    The load of an orbit is at most its circuits; minus the marginals of that are arc lengths.
+    The load of an orbit is at most its circuits; the marginals of that are, but for their sign, arc lengths.
     """
     count, arcs = len(network.sources), len(network.tails)
     balance = network.demand.copy()
@@ -198,7 +198,6 @@ def _shipped(network: _Network, hops: Floats, suggested: Floats, theta: float) -
     """
     flow = np.where(np.isfinite(hops[:, network.tails]), np.maximum(suggested, 0.0), 0.0)
     missing = np.maximum(theta * network.demand - (_incidence(network) @ flow.T).T, 0.0)
-    missing[np.arange(len(flow)), network.sources] = 0.0
     load = network.load(np.arange(len(network.tails)), flow.sum(axis=0)) + _spread(network, hops, missing)
     return theta / network.congestion(load)
 

@@ -254,6 +254,10 @@ def arc_removed(true: Schedule) -> Schedule:
     return with_topology(true, 0, true.topologies[0].arcs()[1:])
 
 
+def arc_redirected(true: Schedule) -> Schedule:
+    return with_topology(true, 0, [*true.topologies[0].arcs()[1:], (0, 3, 1)])
+
+
 def boundary_moved(true: Schedule) -> Schedule:
     first, second, *rest = true.segments
     stop = first.stop - 1
@@ -296,6 +300,10 @@ def bound_above_cost(true: Schedule) -> Schedule:
 
 def segment_bound_above_cost(true: Schedule) -> Schedule:
     return with_segment(true, 2, replace(true.segments[2], lower_bound_ns=true.segments[2].cost_ns * 1.01))
+
+
+def bound_negative(true: Schedule) -> Schedule:
+    return replace(true, lower_bound_ns=-1.0)
 
 
 def bound_not_a_number(true: Schedule) -> Schedule:
@@ -344,7 +352,15 @@ def envelope_counts_wrong(true: Schedule) -> Schedule:
 
 
 def envelope_rises(true: Schedule) -> Schedule:
-    return with_piece(true, 1, replace(true.envelope[1], reconfigurations=9))
+    one, other = true.envelope
+    communication = one.communication_ns - other.alpha_r_from_ns
+    return with_piece(true, 1, EnvelopePiece(other.alpha_r_from_ns, None, 3, communication))
+
+
+def envelope_stands_still(true: Schedule) -> Schedule:
+    one, other = true.envelope
+    turn = other.alpha_r_from_ns
+    return replace(true, envelope=(one, EnvelopePiece(turn, turn, 1, one.communication_ns + turn), other))
 
 
 def topology_unused(true: Schedule) -> Schedule:
@@ -370,6 +386,7 @@ def message_size_changed(true: Schedule) -> Schedule:
 FORGERIES: dict[Callable[[Schedule], Schedule], set[str]] = {
     arc_added: {"degree"},
     arc_removed: {"theta"},
+    arc_redirected: {"degree", "theta"},
     boundary_moved: {"theta", "cost"},
     boundary_moved_with_sums: {"theta"},
     cost_lowered: {"cost"},
@@ -379,6 +396,7 @@ FORGERIES: dict[Callable[[Schedule], Schedule], set[str]] = {
     reconfiguration_not_paid: {"cost"},
     bound_above_cost: {"bound"},
     segment_bound_above_cost: {"bound"},
+    bound_negative: {"bound"},
     bound_not_a_number: {"bound"},
     cost_not_a_number: {"cost", "bound"},
     theta_not_a_number: {"theta", "hops", "time"},
@@ -391,6 +409,7 @@ FORGERIES: dict[Callable[[Schedule], Schedule], set[str]] = {
     envelope_cheaper_here: {"envelope"},
     envelope_counts_wrong: {"envelope"},
     envelope_rises: {"envelope"},
+    envelope_stands_still: {"envelope"},
     topology_unused: {"segments"},
     neighbours_alike: {"segments", "theta", "cost", "envelope"},
     fabric_changed: {"contract", "cost"},
@@ -446,6 +465,16 @@ def test_another_message_size_is_rejected(name: str) -> None:
     assert {"contract", "time"} <= failed(verify(case.schedule(), larger))
 
 
+def test_a_collective_that_does_not_say_its_message_size_is_compared_by_its_steps() -> None:
+    case = CASES["irregular"]
+    true = case.schedule()
+    sized = replace(true, message_bytes=4096.0, contract=replace(true.contract, message_bytes=4096.0))
+    unsized = replace(case.collective, message_bytes=None)
+    assert verify(sized, unsized).ok
+    larger = collective("irregular", [step.demand.scaled(2) for step in case.collective.steps])
+    assert "contract" in failed(verify(sized, larger))
+
+
 def test_another_rank_order_is_rejected() -> None:
     case = CASES["irregular"]
     renamed = case.collective.relabelled(np.array([1, 0, 2, 3, 4, 5, 6, 7]))
@@ -480,15 +509,19 @@ def test_moving_off_the_initial_topology_is_charged() -> None:
     assert failed(verify(replace(schedule, initial=None), case.collective)) == {"cost", "envelope"}
     crowded = replace(schedule, initial=Topology.from_arcs(16, [(0, 1, 3)]))
     assert failed(verify(crowded, case.collective)) == {"degree"}
-    assert failed(verify(replace(schedule, initial=RING_8), case.collective)) == {"degree"}
 
 
-def test_segments_must_cover_the_steps_even_if_the_schedule_was_not_asked() -> None:
+def test_what_the_types_refuse_is_checked_again() -> None:
     case = CASES["doubling"]
-    schedule = case.schedule()
-    object.__setattr__(schedule, "segments", (schedule.segments[0], schedule.segments[1]))
-    [fault] = [line.detail for line in checks._check_segments(schedule) if not line.ok]
-    assert fault == "the segments do not cover steps 1-6 once in order"
+    schedule, half = case.schedule(), replace(RING_8)
+    object.__setattr__(schedule, "segments", schedule.segments[:2])
+    object.__setattr__(half, "circuits", RING_8.circuits.scaled(0.5))
+    object.__setattr__(schedule, "topologies", (half, LEAP_8))
+    faults = [line.detail for check in (checks._check_segments, checks._check_degree) for line in check(schedule)]
+    assert faults == [
+        "the segments do not cover steps 1-6 once in order",
+        "topology 1 'circulant{+1,-1}' has circuits that are not whole",
+    ]
 
 
 def test_at_a_break_point_either_piece_will_do() -> None:
@@ -670,8 +703,30 @@ def test_whatever_the_solver_says_the_bounds_hold(
     assert proof.allowed >= theta * (1 - 1e-9)
 
 
-def test_without_an_answer_from_the_solver_the_claim_stays_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "_suggest", lambda _: SimpleNamespace(x=None))
+def test_flow_that_does_not_come_from_its_source_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One circuit from 0 to 1, two from 2 to 1: the suggested flow ships 3 to GPU 1, but only 1 can come from GPU 0.
+    suggestion = SimpleNamespace(x=np.array([1.0, 2.0, 3.0]), ineqlin=SimpleNamespace(marginals=np.array([-1.0, 0.0])))
+    monkeypatch.setattr(flow, "_suggest", lambda _: suggestion)
+    proof = prove(Topology.from_arcs(3, [(0, 1, 1), (2, 1, 2)]), PairMatrix(3, [0], [1], [1.0]))
+    assert (proof.shipped, proof.allowed) == (1.0, 1.0)
+
+
+def test_flow_below_zero_makes_no_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GPUs 0 and 3 both send to 1. On the one circuit from 2 to 1 the suggestion is -1 from GPU 0 and 2 from GPU 3.
+    topology = Topology.from_arcs(4, [(0, 1, 3), (0, 2, 1), (2, 1, 1), (3, 2, 3)])
+    x = np.array([3.0, 0.0, -1.0, 0.0, 0.0, 0.0, 2.0, 2.0, 2.0])
+    suggestion = SimpleNamespace(x=x, ineqlin=SimpleNamespace(marginals=np.array([0.0, 0.0, -1.0, 0.0])))
+    monkeypatch.setattr(flow, "_suggest", lambda _: suggestion)
+    proof = prove(topology, PairMatrix(4, [0, 3], [1, 1], 1.0))
+    assert (proof.shipped, proof.allowed) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("x", [None, np.zeros(17), np.full(17, np.nan)], ids=["none", "zero", "nan"])
+def test_without_an_answer_from_the_solver_the_claim_stays_undecided(
+    x: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suggestion = SimpleNamespace(x=x, ineqlin=SimpleNamespace(marginals=np.zeros(2)))
+    monkeypatch.setattr(flow, "_suggest", lambda _: suggestion)
     case = CASES["doubling"]
     report = verify(case.schedule(), case.collective)
     assert failed(report) == {"theta"}
