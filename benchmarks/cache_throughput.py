@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(setting("msgpack", "joblib", "diskcache"))
     print(f"{entries} entries, median of {rounds} rounds\n")
     print(report(compare(options.folder, entries, rounds)))
-    print(f"fsync takes {fsync_share(options.folder, entries):.0%} of a put")
+    print(f"\nfsync takes {fsync_share(options.folder, entries):.0%} of a put")
     return 0
 
 

@@ -43,9 +43,7 @@ def setting(*packages: str) -> str:
     return f"{machine}; " + ", ".join([f"Python {platform.python_version()}", *(f"{p} {version(p)}" for p in packages)])
 
 
-def timed(
-    action: Callable[[], T], *, repetitions: int = 1, clock: Callable[[], float] = time.perf_counter
-) -> Timed[T]:
+def timed(action: Callable[[], T], *, repetitions: int = 1, clock: Callable[[], float] = time.perf_counter) -> Timed[T]:
     """The median time of calling ``action``, and what it returned last.
 
     Args:
