@@ -15,12 +15,7 @@ from lumenfarm.units import format_bytes
 
 __all__ = ["cache_app"]
 
-cache_app = typer.Typer(help="Look after the result cache.", no_args_is_help=True)
-
-
-@cache_app.callback()
-def _cache() -> None:
-    """Look after the result cache."""
+cache_app = typer.Typer(help="Look after the result cache.", callback=options.show_help, invoke_without_command=True)
 
 
 @cache_app.command()

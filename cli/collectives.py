@@ -9,7 +9,7 @@ import typer
 from lumenfarm import collectives as generators
 from lumenfarm.cli import options
 from lumenfarm.cli.output import print_json, print_table
-from lumenfarm.errors import unknown_word
+from lumenfarm.errors import InputError, unknown_word
 from lumenfarm.formats import dump_collective
 from lumenfarm.formats.reading import write_text
 from lumenfarm.units import format_bytes
@@ -29,13 +29,19 @@ def collectives(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """List the collectives, or generate one: its steps in a table, and with -o its file."""
+    """List the collectives, or generate one.
+
+    Its steps are shown in a table, and with -o its file is written.
+    """
+    size = options.Size(gpus=gpus, dims=dims, message=message, ports=ports, radix=radix, root=root)
     if name is None:
+        size.refuse("without the name of a collective")
+        if output is not None:
+            raise InputError("output", output, "no --output without the name of a collective")
         _list(json=json)
         return
     if name not in generators.GENERATORS:
         raise unknown_word("collective", name, generators.GENERATORS)
-    size = options.Size(gpus=gpus, dims=dims, message=message, ports=ports, radix=radix, root=root)
     job = size.collective(name, format_name=None)
     if output is not None:
         write_text(output, dump_collective(job, ports=ports), force=options.overwrite(force))

@@ -25,11 +25,11 @@ _FEW_FILES = 1024
 
 def doctor(
     cache: options.Cache = None,
-    address: Annotated[str | None, typer.Option(metavar="RAY", help="A running Ray cluster.")] = None,
+    address: options.Address = None,
     no_ray: Annotated[bool, typer.Option("--no-ray", help="Do not start or reach Ray.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Check versions, solvers, the cache, Ray, memory and file limits."""
+    """Check solvers, cache, Ray, memory and file limits."""
     checks: dict[str, Callable[[], str]] = {
         "python": lambda: sys.version.split()[0],
         "versions": lambda: ", ".join(f"{name} {version}" for name, version in versions().items()),

@@ -22,7 +22,7 @@ def export(
     output: options.Output = None,
     force: options.Force = False,
 ) -> None:
-    """Write a schedule as another format, to a file or to stdout."""
+    """Write a schedule in another format, to a file or to stdout."""
     if to not in formats.EXPORTERS:
         raise unknown_word("to", to, formats.EXPORTERS)
     text = formats.EXPORTERS[to](formats.load_schedule(schedule))

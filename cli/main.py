@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 
-import click
 import typer
 
 from lumenfarm.cli.cache import cache_app
@@ -17,17 +18,32 @@ from lumenfarm.cli.plot import plot_app
 from lumenfarm.cli.recurrence import recurrence
 from lumenfarm.cli.synth import synth
 from lumenfarm.cli.verify import verify
-from lumenfarm.errors import LumenFarmError
+from lumenfarm.errors import EnvironmentFailure, Interrupted, LumenFarmError
+from lumenfarm.versions import versions
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
 
-_BAD_USAGE = 2
-_INTERRUPTED = 130
+_DEBUG = "--debug"
+# The number of the file that every process knows as its output.
+_STDOUT = 1
+
+
+class _UsageError(LumenFarmError):
+    """The words on the command line do not fit together."""
+
+    kind = "usage"
+    exit_code = 2
+
+
+class _Bug(LumenFarmError):
+    """Something went wrong that nobody thought of."""
+
+    kind = "internal"
+
 
 app = typer.Typer(
     name="lumenfarm",
     help="Certified optical switching schedules for collective communication.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -43,43 +59,81 @@ app.add_typer(cache_app, name="cache")
 app.command()(doctor)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"lumenfarm {versions()['lumenfarm']}")
+        raise typer.Exit
+
+
 @app.callback()
-def _common(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) -> None:
+def _common(
+    debug: bool = typer.Option(False, _DEBUG, help="Show tracebacks."),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
+) -> None:
     """Certified optical switching schedules for collective communication."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit: 0 done, 1 the answer is no, 2 bad input, 3 the environment failed, 130 interrupted."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(_run(words))
+def main() -> None:
+    """Run the command line of this process and exit with what `run` returns."""
+    code = run(sys.argv[1:])
+    try:
+        print(end="", flush=True)
+    except OSError:
+        # Reported by now. Otherwise the interpreter would try once more, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+    sys.exit(code)
 
 
-def _run(words: list[str]) -> int:
-    if "--debug" in words:
-        words = ["--debug", *(word for word in words if word != "--debug")]
+def run(words: Sequence[str]) -> int:
+    """Run one command.
+
+    Args:
+        words: what follows ``lumenfarm`` on the command line.
+
+    Returns:
+        The exit code: 0 done, 1 the answer is no, 2 bad input, 3 the environment failed, 130 interrupted.
+    """
+    try:
+        _dispatch([word for word in words if word != _DEBUG] or ["--help"])
+    except LumenFarmError as error:
+        if _DEBUG in words:
+            raise
+        _report(error, as_json="--json" in words)
+        return error.exit_code
+    except typer.Exit as error:
+        return error.exit_code
+    return 0
+
+
+def _dispatch(words: list[str]) -> None:
+    """Run one command; whatever goes wrong becomes a `LumenFarmError`, and an exit code not 0 a `typer.Exit`."""
     try:
         code = app(words, prog_name="lumenfarm", standalone_mode=False)
-    except click.ClickException as error:
-        return _fail(words, "usage", _one_line(error.format_message()), None, _BAD_USAGE, error)
-    except LumenFarmError as error:
-        return _fail(words, error.kind, error.message, error.where, error.exit_code, error)
-    except (KeyboardInterrupt, click.Abort) as error:
-        message = "interrupted; what was finished is in the cache, the same command goes on from there"
-        return _fail(words, "interrupted", message, None, _INTERRUPTED, error)
-    return code if isinstance(code, int) else 0
+        print(end="", flush=True)
+    except (BrokenPipeError, SystemExit):  # whoever read stdout has left, which Typer turns into a SystemExit
+        raise typer.Exit(EnvironmentFailure.exit_code) from None
+    except typer.TyperException as error:
+        raise _UsageError(error.format_message()) from error
+    except (OSError, MemoryError) as error:
+        raise EnvironmentFailure(str(error) or "not enough memory") from error
+    except LumenFarmError:
+        raise
+    except Exception as error:  # a bug, too, is one line for the user, and no exit code that means something else
+        raise _Bug(f"{type(error).__name__}: {error} (a bug; {_DEBUG} shows where)") from error
+    if code == Interrupted.exit_code:
+        raise Interrupted("interrupted; the same command goes on from what is in the cache")
+    if code:
+        raise typer.Exit(code)
 
 
-def _fail(words: list[str], kind: str, message: str, where: str | None, code: int, error: BaseException) -> int:
-    if "--debug" in words:
-        raise error
-    print(f"lumenfarm: {_one_line(message)}", file=sys.stderr)
-    if "--json" in words:
-        print(json.dumps({"error": {"kind": kind, "message": message, "where": where}}))
-    return code
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def _report(error: LumenFarmError, *, as_json: bool) -> None:
+    """One line on stderr, and an object on stdout for who asked for JSON."""
+    print(f"lumenfarm: {' '.join(error.message.split())}", file=sys.stderr)
+    if not as_json:
+        return
+    # Where stdout itself is the trouble, all is said already.
+    with contextlib.suppress(OSError):
+        print(json.dumps({"error": {"kind": error.kind, "message": error.message, "where": error.where}}))
 
 
 if __name__ == "__main__":

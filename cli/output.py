@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,24 +11,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lumenfarm.planner import SpaceProof
 from lumenfarm.schedule import EnvelopePiece
-from lumenfarm.synthesis import Synthesis
+from lumenfarm.synthesis import OPTIMALITY_TOLERANCE, Synthesis
 from lumenfarm.units import format_time_ns
 
-__all__ = ["console", "print_json", "print_synthesis", "print_table"]
+__all__ = ["print_json", "print_synthesis", "print_table"]
 
-# Wide enough for one row a line when the output goes to a file.
-_FILE_WIDTH = 120
-
-
-def console() -> Console:
-    """The console on stdout."""
-    probe = Console()
-    return probe if probe.is_terminal else Console(width=_FILE_WIDTH)
+# In a file no row is wrapped.
+_FILE_WIDTH = 10_000
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on stdout; numbers that are not finite become null."""
+    """One JSON object on stdout."""
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
@@ -35,39 +31,41 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title:
     """A table; columns whose name begins with ``>`` are aligned to the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(Text(column.lstrip(">")), justify="right" if column.startswith(">") else "left", no_wrap=False)
+        table.add_column(Text(column.lstrip(">")), justify="right" if column.startswith(">") else "left")
     for row in rows:
         table.add_row(*map(Text, row))
-    console().print(table)
+    terminal = Console()
+    console = terminal if terminal.is_terminal else Console(width=_FILE_WIDTH)
+    with console.capture() as printed:
+        console.print(table)
+    print(*map(str.rstrip, printed.get().splitlines()), sep="\n")
 
 
 def print_synthesis(synthesis: Synthesis, headline: str, *, written: str | None) -> None:
     """The human table of a schedule, and where it was written."""
-    out = console()
-    out.print(Text(headline, style="bold"))
-    out.print(Text(f"method {synthesis.method.value} ({synthesis.reason})"))
-    out.print()
+    print(headline)
+    print(f"method {synthesis.method.value} ({synthesis.reason})\n")
     print_table(
         ("steps", "topology", ">time"),
         [(_steps(part.first, part.stop), part.topology, format_time_ns(part.cost_ns)) for part in synthesis.segments],
     )
-    out.print()
+    print()
     print_table(("", ">time", ">against ours"), _summary_rows(synthesis))
-    out.print()
+    print()
     print_table(
         (">reconfiguration delay from", ">to", ">reconfigurations", ">communication"),
         [_envelope_row(piece) for piece in synthesis.envelope],
         title="best schedule at other reconfiguration delays",
     )
-    out.print()
-    out.print(Text(_work_line(synthesis)))
+    print()
+    print(_work_line(synthesis))
     if written is not None:
-        out.print(Text(f"schedule written to {written}"))
+        print(f"schedule written to {written}")
 
 
 def _summary_rows(synthesis: Synthesis) -> list[tuple[str, str, str]]:
     cost, baselines = synthesis.cost_ns, synthesis.baselines
-    verdict = "optimal" if synthesis.optimal else f"gap {synthesis.gap:.1%}"
+    verdict = "optimal" if synthesis.gap <= OPTIMALITY_TOLERANCE else f"gap {synthesis.gap:.1%}"
     changes = synthesis.reconfigurations
     rows = [
         (f"this schedule, {changes} reconfiguration{'s' * (changes != 1)}", cost),
@@ -75,7 +73,16 @@ def _summary_rows(synthesis: Synthesis) -> list[tuple[str, str, str]]:
         ("best fixed topology", baselines.static_ns),
         ("best topology for every step", baselines.every_step_ns),
     ]
-    return [(name, format_time_ns(time), f"{time / cost:.3f}") for name, time in rows]
+    return [
+        (name, format_time_ns(time), f"{time / cost:.3f}") if math.isfinite(time) else (name, "none", "")
+        for name, time in rows
+    ]
+
+
+def _proof_row(proof: SpaceProof) -> tuple[str, str, str, str, str]:
+    verdict = "closed" if proof.closed else "open"
+    bound = format_time_ns(proof.lower_bound_ns)
+    return proof.group, f"{proof.topologies:,}", f"{proof.answered:,}", bound, verdict
 
 
 def _envelope_row(piece: EnvelopePiece) -> tuple[str, str, str, str]:

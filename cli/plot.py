@@ -11,7 +11,11 @@ from lumenfarm.cli import options
 
 __all__ = ["plot_app"]
 
-plot_app = typer.Typer(help="Draw a schedule as PNG, SVG or PDF, its data beside it as CSV.", no_args_is_help=True)
+plot_app = typer.Typer(
+    help="Draw a schedule as PNG, SVG or PDF, data as CSV beside it.",
+    callback=options.show_help,
+    invoke_without_command=True,
+)
 
 _Schedule = Annotated[str, typer.Argument(metavar="SCHEDULE", help="A lumenfarm.schedule/1 file.")]
 _Picture = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="A .png, .svg or .pdf file.")]

@@ -33,7 +33,10 @@ def recurrence(
     initial: Annotated[str | None, typer.Option(metavar="NAME", help="Candidate in place before step 1.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Choose a candidate for every step, and find every tau at which the choice changes."""
+    """Choose a candidate for every step of a cost table.
+
+    With a constant tau also every value of it at which the choice changes.
+    """
     costs = load_cost_table(table)
     transition = _transition(tau, tau_matrix, changed_ports, tau_per_port, costs)
     hidden = None if windows is None else [parse_time_ns(text, field="windows") for text in windows.split(",")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -10,17 +11,59 @@ from lumenfarm import api, families
 from lumenfarm.cli import options
 from lumenfarm.cli.output import print_json, print_synthesis
 from lumenfarm.cli.progress import progress
+from lumenfarm.driver import Listener
+from lumenfarm.errors import EnvironmentFailure
 from lumenfarm.formats import dump_schedule
-from lumenfarm.formats.reading import check_output, write_text
+from lumenfarm.formats.reading import Overwrite, check_output, write_text
 from lumenfarm.model import Collective, Fabric
-from lumenfarm.synthesis import Method
-from lumenfarm.units import format_bytes, format_time_ns, parse_time_ns
+from lumenfarm.synthesis import Method, Synthesis
+from lumenfarm.units import format_bytes, format_time_ns
 
 __all__ = ["synth"]
 
 _METHODS = ", ".join(method.value for method in Method)
 _FAMILIES = ", ".join(families.FAMILIES)
 _DEFAULT_FAMILIES = ",".join(families.DEFAULT_FAMILIES)
+
+# Beyond this many GPUs a closed form gets no demands and no topologies, unless they are to be written out.
+_LARGEST_BUILT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """How to search, as the options say it."""
+
+    method: str
+    candidates: str | None
+    initial: str
+    gap: float | None
+    time_limit_s: float | None
+    cache: str | None
+    workers: int | None
+    address: str | None
+
+    @property
+    def allows_arithmetic(self) -> bool:
+        """Whether nothing is asked for that a closed form does not have."""
+        methods = (Method.AUTO.value, Method.CLOSED_FORM.value)
+        return self.method in methods and self.candidates is None and self.initial == options.FREE
+
+    def run(self, job: Collective, fabric: Fabric, listen: Listener | None) -> Synthesis:
+        """The best schedule found."""
+        return api.synthesize(
+            job,
+            fabric,
+            method=self.method,
+            candidates=None if self.candidates is None else self.candidates.split(","),
+            initial=options.initial_of(self.initial, dims=job.dims, degree=fabric.degree),
+            gap=self.gap,
+            time_limit_s=self.time_limit_s,
+            cache=self.cache,
+            workers=self.workers,
+            address=self.address,
+            listen=listen,
+            warn=options.warn,
+        )
 
 
 def synth(
@@ -36,59 +79,67 @@ def synth(
     radix: options.Radix = None,
     root: options.Root = None,
     file_format: options.Format = None,
-    latency: Annotated[str, typer.Option(help="What hops are charged for: congestion or shortest.")] = "congestion",
-    initial: Annotated[str, typer.Option(help="Topology before the first step: free, ring, or a file.")] = "free",
-    method: Annotated[str, typer.Option(help=f"{_METHODS}.")] = "auto",
-    candidates: Annotated[str, typer.Option(metavar="LIST", help=f"{_FAMILIES}, file:PATH.")] = _DEFAULT_FAMILIES,
-    gap: Annotated[float | None, typer.Option(help="Stop once the certified gap is not above this.")] = None,
-    time_limit: Annotated[str | None, typer.Option(metavar="T", help="Stop after this time.")] = None,
+    latency: Annotated[
+        str, typer.Option(metavar="NAME", help="What hops are charged for: congestion or shortest.")
+    ] = "congestion",
+    initial: Annotated[
+        str, typer.Option(metavar="WHICH", help="Topology before the first step: free, ring, or a file.")
+    ] = "free",
+    method: Annotated[str, typer.Option(metavar="NAME", help=f"{_METHODS}.")] = "auto",
+    candidates: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help=f"{_FAMILIES}, file:PATH; with commas. [default: {_DEFAULT_FAMILIES}]"),
+    ] = None,
+    gap: options.Gap = None,
+    time_limit: options.TimeLimit = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if the gap is missed or time runs out.")] = False,
     cache: options.Cache = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that solve; 0: this one. [default: CPUs]")] = None,
-    address: Annotated[str | None, typer.Option(metavar="RAY", help="A running Ray cluster.")] = None,
+    workers: options.Workers = None,
+    address: options.Address = None,
     output: options.Output = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no table.")] = False,
 ) -> None:
-    """Find a switching schedule for a collective, and prove how good it is."""
+    """Find a switching schedule, and prove how good it is."""
     fabric = options.fabric_of(
         ports=ports, link=link, alpha=alpha, delta=delta, reconfig_delay=reconfig_delay, latency=latency
     )
     size = options.Size(gpus=gpus, dims=dims, message=message, ports=ports, radix=radix, root=root)
+    search = _Search(method, candidates, initial, gap, time_limit, cache, workers, address)
     if output is not None:
         check_output(output, force=options.overwrite(force))
-    seconds = None if time_limit is None else parse_time_ns(time_limit, field="time-limit") / 1e9
-    shifts = size.shift_steps(collective) if method == Method.CLOSED_FORM.value and output is None else None
-    if shifts is not None and gpus is not None and initial == "free":
+    large = gpus is not None and gpus > _LARGEST_BUILT and output is None and search.allows_arithmetic
+    shifts = size.shift_steps(collective) if large else None
+    if gpus is not None and shifts is not None:
         synthesis = api.synthesize_shifts(shifts, gpus, fabric, gap=gap)
         name = f"{collective}, {gpus} GPUs, {message}"
     else:
         job = size.collective(collective, format_name=file_format)
-        with progress(quiet=quiet or json) as listen:
-            synthesis = api.synthesize(
-                job,
-                fabric,
-                method=method,
-                candidates=candidates.split(","),
-                initial=options.initial_of(initial, dims=job.dims, degree=ports),
-                gap=gap,
-                time_limit_s=seconds,
-                cache=cache,
-                workers=workers,
-                address=address,
-                listen=listen,
-                warn=options.warn,
-            )
+        with progress(quiet=quiet) as listen:
+            synthesis = search.run(job, fabric, listen)
         name = _name(job)
-    if synthesis.schedule is not None and output is not None:
-        write_text(output, dump_schedule(synthesis.schedule), force=options.overwrite(force))
+        if output is not None:
+            _write(synthesis, job, output, options.overwrite(force))
     if json:
         print_json(synthesis.to_json())
     elif not quiet:
         print_synthesis(synthesis, f"{name}, {_fabric(fabric)}", written=output)
-    if strict and (synthesis.work.left_out or (gap is not None and not synthesis.optimal)):
+    if strict and not (synthesis.complete if gap is None else synthesis.optimal):
         raise typer.Exit(1)
+
+
+def _write(synthesis: Synthesis, job: Collective, output: str, overwrite: Overwrite) -> None:
+    """Write the schedule if the independent check accepts it."""
+    if synthesis.schedule is None:
+        return
+    failures = api.verify_schedule(synthesis.schedule, job).failures
+    if failures:
+        raise EnvironmentFailure(
+            f"a solver failed: the schedule found does not pass verification ({failures[0].detail}); nothing written",
+            where=failures[0].check,
+        )
+    write_text(output, dump_schedule(synthesis.schedule), force=overwrite)
 
 
 def _name(collective: Collective) -> str:

@@ -21,7 +21,10 @@ def verify(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Prove every number of a schedule again, from the demands and the circuits alone."""
+    """Prove every number of a schedule again.
+
+    From the demands and the circuits alone; exit code 1 if something does not hold.
+    """
     claimed = formats.load_schedule(schedule)
     job = None if collective is None else formats.load_collective(collective)
     report = api.verify_schedule(claimed, job)
