@@ -8,32 +8,53 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, dijkstra
 
 from lumenfarm import closed_form, collectives, families, formats
-from lumenfarm import verify as verification
 from lumenfarm.cache.opening import open_cache
 from lumenfarm.cache.results import ResultCache, warn_by_log
+from lumenfarm.cayley import Space
 from lumenfarm.driver import Limits, Listener, Work, run
-from lumenfarm.errors import InputError, unknown_word
-from lumenfarm.model import Collective, Fabric, Topology
+from lumenfarm.errors import InputError, UnreachableError, unknown_word
+from lumenfarm.groups import index_two_subgroups, recognised
+from lumenfarm.model import Collective, Fabric, Pattern, Topology
 from lumenfarm.plan import Baselines, IntervalBounds, Plan
-from lumenfarm.planner import CandidatePlanner, Standing
+from lumenfarm.planner import Planner, SpaceProof, Standing
 from lumenfarm.ports import Executor
 from lumenfarm.problem import Workload
 from lumenfarm.schedule import Provenance, Schedule
-from lumenfarm.synthesis import OPTIMALITY_TOLERANCE, Method, SegmentSummary, Synthesis
+from lumenfarm.synthesis import Method, SegmentSummary, Synthesis
 from lumenfarm.units import finite
 from lumenfarm.versions import versions
+
+if TYPE_CHECKING:
+    from lumenfarm.verify import VerifyReport
 
 __all__ = ["default_workers", "load_candidates", "synthesize", "synthesize_shifts", "verify_schedule"]
 
 _FILE_PREFIX = "file:"
+_NO_CACHE = "none"
+# Each is a process of some hundred megabytes, and all are started at once.
+_WORKERS_A_CPU = 4
 _NO_WORK = Work(theta=0, solved=0, from_cache=0, left_out=0)
 _Candidate: TypeAlias = str | Topology
+
+# Two classes of 64 GPUs with two ports have this many topologies; tables for them take some hundred megabytes.
+_LARGEST_SPACE = 2**22
+# Flow variables of all linear programs of a search: a minute or two on two cores.
+_EFFORT = 4e6
+_MANY_GPUS = 128
+_REASONS = {
+    Method.CLOSED_FORM: "every step is a shift, on one port",
+    Method.SYMMETRIC: "a group leaves all steps as they are",
+}
 
 
 def synthesize(
@@ -41,7 +62,7 @@ def synthesize(
     fabric: Fabric,
     *,
     method: str = Method.AUTO.value,
-    candidates: Sequence[_Candidate] = families.DEFAULT_FAMILIES,
+    candidates: Sequence[_Candidate] | None = None,
     initial: Topology | None = None,
     gap: float | None = None,
     time_limit_s: float | None = None,
@@ -56,8 +77,9 @@ def synthesize(
     Args:
         collective: from `lumenfarm.generate`, `lumenfarm.load_collective`, or built by hand.
         fabric: what the GPUs are joined by.
-        method: ``auto``, ``closed-form`` or ``candidates``.
-        candidates: names from `lumenfarm.families.FAMILIES`, ``file:PATH`` for topologies in a file, or topologies.
+        method: ``auto``, ``closed-form``, ``candidates`` or ``symmetric``.
+        candidates: names from `lumenfarm.families.FAMILIES`, ``file:PATH`` for topologies in a file, or topologies;
+            whoever names some gets the best of exactly these. None: the default families.
         initial: topology in place before the first step; moving off it is paid for. None: the first one is free.
         gap: stop as soon as (cost - bound)/cost is not above this.
         time_limit_s: stop after this many seconds with the best schedule so far.
@@ -68,25 +90,29 @@ def synthesize(
         warn: told once if the cache cannot be used.
 
     Raises:
-        InputError: a value that does not fit; a closed form asked for where there is none.
+        InputError: a value that does not fit; a closed form asked for where there is none, or with candidates.
         UnreachableError: no candidate connects every pair of some step.
         EnvironmentFailure: workers cannot be started, or fail again and again.
     """
     start = time.perf_counter()
+    wanted, limits = _method(method), _limits(gap, time_limit_s)
+    store = open_cache(cache, warn=warn)
+    make_executor = _executor_maker(store, workers, address)
     workload = Workload.of(collective, fabric)
-    chosen, reason = _choose(_method(method), workload, initial)
-    limits = _limits(gap, time_limit_s)
+    chosen, reason = _choose(wanted, workload, candidates, initial)
+    proofs: tuple[SpaceProof, ...] = ()
     if chosen is Method.CLOSED_FORM:
         plan, work = _closed_form_plan(workload, initial), _NO_WORK
     else:
-        topologies = load_candidates(candidates, workload)
-        planner = CandidatePlanner(workload, topologies, initial=initial)
-        store = open_cache(cache, warn=warn)
-        make_executor = _executor_maker(store, workers, address)
+        topologies = load_candidates(_default_families(workload) if candidates is None else candidates, workload)
+        spaces = _spaces(workload) if chosen is Method.SYMMETRIC else ()
+        planner = Planner(workload, topologies, spaces=spaces, initial=initial, effort=_EFFORT)
+        _check_reachable(topologies if initial is None else (*topologies, initial), workload)
         work = run(planner, store, make_executor, limits=limits, clock=time.monotonic, listen=listen or _ignore)
-        plan = planner.plan()
+        plan, proofs = planner.plan(), planner.proofs()
     schedule = plan.schedule(_provenance(chosen, limits))
-    return _synthesis(schedule, plan.baselines, work, chosen, reason, limits, time.perf_counter() - start)
+    answer = _synthesis(schedule, plan.baselines, work, chosen, reason, limits, time.perf_counter() - start)
+    return replace(answer, proofs=proofs)
 
 
 def synthesize_shifts(
@@ -104,6 +130,7 @@ def synthesize_shifts(
         InputError: more than one port, or a step that is no shift.
     """
     start = time.perf_counter()
+    limits = _limits(gap, None)
     solution = closed_form.solve([step.offset for step in steps], [step.bytes_per_gpu for step in steps], n, fabric)
     communication = sum(segment.cost_ns for segment in solution.segments)
     return Synthesis(
@@ -121,12 +148,12 @@ def synthesize_shifts(
         wall_s=time.perf_counter() - start,
         method=Method.CLOSED_FORM,
         reason="shifts on one port",
-        gap_wanted=OPTIMALITY_TOLERANCE if gap is None else gap,
+        gap_wanted=limits.gap,
         schedule=None,
     )
 
 
-def verify_schedule(schedule: Schedule, collective: Collective | None = None) -> verification.VerifyReport:
+def verify_schedule(schedule: Schedule, collective: Collective | None = None) -> VerifyReport:
     """An independent check of a schedule against its collective, see `lumenfarm.verify`.
 
     Args:
@@ -140,7 +167,9 @@ def verify_schedule(schedule: Schedule, collective: Collective | None = None) ->
         if schedule.origin is None or schedule.message_bytes is None:
             raise InputError("collective", None, f"the file of {schedule.collective_name!r}, which no generator made")
         collective = collectives.regenerate(schedule.origin, dims=schedule.dims, message_bytes=schedule.message_bytes)
-    return verification.verify(schedule, collective)
+    from lumenfarm.verify import verify
+
+    return verify(schedule, collective)
 
 
 def self_test() -> dict[str, float]:
@@ -186,14 +215,51 @@ def _method(name: str) -> Method:
         raise unknown_word("method", name, [method.value for method in Method]) from None
 
 
-def _choose(method: Method, workload: Workload, initial: Topology | None) -> tuple[Method, str]:
+def _choose(
+    method: Method, workload: Workload, candidates: Sequence[_Candidate] | None, initial: Topology | None
+) -> tuple[Method, str]:
     """The method to use, and why."""
-    obstacle = _no_closed_form(workload, initial)
-    if method is Method.CLOSED_FORM and obstacle:
-        raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
+    obstacles = {
+        Method.CLOSED_FORM: "candidates are named" if candidates is not None else _no_closed_form(workload, initial),
+        Method.SYMMETRIC: _no_symmetric_search(workload),
+    }
     if method is Method.CANDIDATES:
         return method, "asked for"
-    return (Method.CANDIDATES, obstacle) if obstacle else (Method.CLOSED_FORM, "every step is a shift, on one port")
+    if method is not Method.AUTO:
+        if obstacle := obstacles[method]:
+            raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
+        return method, "asked for"
+    if candidates is not None:
+        return Method.CANDIDATES, "candidates are named"
+    for better, obstacle in obstacles.items():
+        if obstacle is None:
+            return better, _REASONS[better]
+    return Method.CANDIDATES, str(obstacles[Method.SYMMETRIC])
+
+
+def _no_symmetric_search(workload: Workload) -> str | None:
+    """Why whole spaces of symmetric topologies cannot be searched, None if they can."""
+    group = recognised([pattern.multiplicities for pattern in workload.patterns], workload.collective.dims)
+    if group is None:
+        return "no group takes every GPU to every other and leaves all steps as they are"
+    if not _spaces(workload):
+        return f"there are more than {_LARGEST_SPACE} symmetric topologies"
+    return None
+
+
+def _spaces(workload: Workload) -> tuple[Space, ...]:
+    """Spaces small enough to be searched whole: of the group of all steps, then of its subgroups of index two."""
+    group = recognised([pattern.multiplicities for pattern in workload.patterns], workload.collective.dims)
+    if group is None:
+        return ()
+    degree = workload.fabric.degree
+    groups = [group, *index_two_subgroups(group)]
+    return tuple(Space(one, degree) for one in groups if Space.count(one, degree) <= _LARGEST_SPACE)
+
+
+def _default_families(workload: Workload) -> Sequence[str]:
+    """All families; for many GPUs with symmetry only what the spaces do not contain anyhow."""
+    return families.DEFAULT_FAMILIES if workload.collective.n <= _MANY_GPUS else ("matchings",)
 
 
 def _no_closed_form(workload: Workload, initial: Topology | None) -> str | None:
@@ -227,25 +293,74 @@ def _closed_form_plan(workload: Workload, initial: Topology | None) -> Plan:
     )
 
 
+def _check_reachable(topologies: Sequence[Topology], workload: Workload) -> None:
+    """Refuse a step that no topology can carry before anything is solved; most are known to be carried at a glance."""
+    missing = set(range(len(workload.patterns)))
+    for reachable in (_same_component, _path_exists):
+        for topology in topologies:
+            missing = {index for index in missing if not reachable(topology, workload.patterns[index]).all()}
+            if not missing:
+                return
+    step = int(np.flatnonzero(np.isin(workload.pattern_of_step, list(missing)))[0])
+    pattern = workload.patterns[workload.pattern_of_step[step]]
+    best = max(topologies, key=lambda topology: int(_path_exists(topology, pattern).sum()))
+    pair = int(np.flatnonzero(~_path_exists(best, pattern))[0])
+    source, destination = pattern.multiplicities.sources[pair], pattern.multiplicities.destinations[pair]
+    raise UnreachableError(
+        "candidates",
+        f"{best.label}: no path {source} -> {destination}",
+        f"a topology with a path for every pair of step {step + 1}",
+    )
+
+
+def _same_component(topology: Topology, pattern: Pattern) -> NDArray[np.bool_]:
+    """Whether each pair lies on a cycle of circuits, which in the usual topologies is the same as having a path."""
+    _, component = connected_components(_graph(topology), connection="strong")
+    pairs = pattern.multiplicities
+    same: NDArray[np.bool_] = component[pairs.sources] == component[pairs.destinations]
+    return same
+
+
+def _path_exists(topology: Topology, pattern: Pattern) -> NDArray[np.bool_]:
+    """Whether each pair has a path."""
+    pairs = pattern.multiplicities
+    sources, row = np.unique(pairs.sources, return_inverse=True)
+    hops = dijkstra(_graph(topology), indices=sources, unweighted=True)
+    found: NDArray[np.bool_] = np.isfinite(hops[row, pairs.destinations])
+    return found
+
+
+def _graph(topology: Topology) -> csr_array:
+    circuits = topology.circuits
+    return csr_array((circuits.values, (circuits.sources, circuits.destinations)), shape=(topology.n, topology.n))
+
+
 def _executor_maker(store: ResultCache, workers: int | None, address: str | None) -> Callable[[], Executor]:
     count = default_workers() if workers is None else workers
     if count < 0:
         raise InputError("workers", count, "a number that is not negative; 0 solves in this process")
+    if count == 0 and address is not None:
+        raise InputError("workers", count, "at least 1 beside an address")
+    most = _WORKERS_A_CPU * default_workers()
+    if count > most and address is None:
+        raise InputError("workers", count, f"at most {most} on this machine, {_WORKERS_A_CPU} for each CPU")
 
     def make() -> Executor:
-        if count == 0 and address is None:
+        if count == 0:
             from lumenfarm.tasks.local_pool import LocalExecutor
 
             return LocalExecutor(store)
         from lumenfarm.tasks.ray_pool import RayExecutor
 
-        return RayExecutor(store.url, workers=max(count, 1), address=address)
+        # Asked here, a store that cannot be written is one warning and not one of each worker.
+        url = store.url if store.probe() is None else _NO_CACHE
+        return RayExecutor(url, workers=count, address=address)
 
     return make
 
 
 def _limits(gap: float | None, time_limit_s: float | None) -> Limits:
-    if gap is not None and not finite(gap, field="gap") < 1:
+    if gap is not None and not 0 <= gap < 1:
         raise InputError("gap", gap, "a fraction from 0 up to 1, such as 0.05")
     if time_limit_s is not None:
         finite(time_limit_s, field="time-limit", strict=True)
@@ -275,7 +390,7 @@ def _synthesis(
         wall_s=wall_s,
         method=method,
         reason=reason,
-        gap_wanted=OPTIMALITY_TOLERANCE if limits.gap is None else limits.gap,
+        gap_wanted=limits.gap,
         schedule=schedule,
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lumenfarm.planner import CandidatePlanner, Standing
-from lumenfarm.ports import Clock, Executor, Record, ResultStore
+from lumenfarm.planner import SEARCH_KIND, Planner, Standing
+from lumenfarm.ports import BatchDone, Clock, Executor, Record, ResultStore, save_outcome
 from lumenfarm.problem import Outcome, Task
 
 __all__ = ["Limits", "Listener", "Work", "run"]
@@ -48,7 +49,7 @@ class Work:
 
 
 def run(
-    planner: CandidatePlanner,
+    planner: Planner,
     store: ResultStore,
     make_executor: Callable[[], Executor],
     *,
@@ -60,36 +61,55 @@ def run(
 
     Args:
         planner: asked for its tasks, fed their outcomes.
-        store: looked up first; executors save into it themselves.
+        store: looked up first; executors save into it themselves, and what they cannot save is saved here.
         make_executor: called at most once, and only if some task is not in the store.
         limits: when to stop early.
         clock: for the time limit.
         listen: told now and then where the search stands.
     """
     watch = _Watch(planner, limits, clock, listen)
-    tasks = planner.tasks()
-    missing = [task for task in tasks if not _answered_by(store, planner, task)]
-    theta = 0
-    waiting = _Waiting(missing)
-    if missing and not watch.enough(busy=0):
-        executor = make_executor()
-        try:
+    resumed = _resumed(planner, store)
+    theta = found = 0
+    with contextlib.ExitStack() as stack:
+        executor: Executor | None = None
+        while not watch.stopped and (tasks := planner.next_round()):
+            waiting = _Waiting([task for task in tasks if not _answered_by(store, planner, task)])
+            found += len(tasks) - len(waiting)
+            if watch.enough(busy=0) or not len(waiting):
+                continue
+            executor = executor or stack.enter_context(contextlib.closing(make_executor()))
             for done in executor.run(waiting.batches(executor.workers)):
-                waiting.learn(len(done.tasks), done.busy_s)
-                for task, outcome in zip(done.tasks, done.outcomes, strict=True):
-                    planner.feed(task, outcome)
-                    theta += outcome.solves
+                theta += sum(outcome.solves for outcome in done.outcomes)
+                _take_in(done, store, planner, waiting)
                 if watch.enough(busy=executor.busy):
                     break
-        finally:
-            executor.close()
-    watch.tell(busy=0)
-    left_out = len(tasks) - planner.done
-    found = len(tasks) - len(missing)
-    return Work(theta, solved=planner.done - found, from_cache=found, left_out=left_out)
+    standing = watch.tell(busy=0)
+    if planner.searches and not (resumed or watch.stopped):
+        store.save(planner.key, SEARCH_KIND, planner.describe(), planner.summary())
+    return Work(theta, solved=standing.done - found, from_cache=found, left_out=standing.known - standing.done)
 
 
-def _answered_by(store: ResultStore, planner: CandidatePlanner, task: Task) -> bool:
+def _resumed(planner: Planner, store: ResultStore) -> bool:
+    """Whether an equal search has ended before, so that its result is taken over."""
+    record = store.load(planner.key) if planner.searches else None
+    if record is None:
+        return False
+    try:
+        planner.resume(record)
+    except ValueError:
+        return False
+    return True
+
+
+def _take_in(done: BatchDone, store: ResultStore, planner: Planner, waiting: _Waiting) -> None:
+    waiting.learn(len(done.tasks), done.busy_s)
+    for task, outcome in zip(done.tasks, done.outcomes, strict=True):
+        planner.feed(task, outcome)
+        if not done.saved:
+            save_outcome(store, task, outcome)
+
+
+def _answered_by(store: ResultStore, planner: Planner, task: Task) -> bool:
     record = store.load(task.key)
     outcome = None if record is None else _read(task, record)
     if outcome is not None:
@@ -105,38 +125,51 @@ def _read(task: Task, record: Record) -> Outcome | None:
 
 
 class _Waiting:
-    """Tasks not handed out yet, cut into batches whose size follows the time that earlier ones took."""
+    """Tasks not handed out yet, cut into batches whose size follows the time that the latest ones took."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tasks
         self._next = 0
-        self._done, self._busy_s = 0, 0.0
+        self._measured, self._busy_s = 0.0, 0.0
+
+    def __len__(self) -> int:
+        return len(self._tasks) - self._next
 
     def learn(self, tasks: int, busy_s: float) -> None:
-        self._done += tasks
-        self._busy_s += busy_s
+        self._measured = self._measured / 2 + tasks
+        self._busy_s = self._busy_s / 2 + busy_s
 
     def batches(self, workers: int) -> Iterator[Sequence[Task]]:
-        while self._next < len(self._tasks):
-            stop = self._next + self._size(workers)
-            yield self._tasks[self._next : stop]
-            self._next = stop
+        while len(self):
+            first = self._next
+            self._next += self._size(workers)
+            yield self._tasks[first : self._next]
 
     def _size(self, workers: int) -> int:
-        fair = math.ceil((len(self._tasks) - self._next) / (2 * max(workers, 1)))
-        if not self._done:
-            return min(fair, 4)
-        return max(1, min(fair, int(_BATCH_S * self._done / max(self._busy_s, 1e-9))))
+        fair = math.ceil(len(self) / (2 * workers))
+        in_time = int(_BATCH_S * self._measured / max(self._busy_s, 1e-9))
+        return max(1, min(fair, in_time))
 
 
 class _Watch:
     """Looks at the limits, and tells the listener, without taking more than its share of the time."""
 
-    def __init__(self, planner: CandidatePlanner, limits: Limits, clock: Clock, listen: Listener) -> None:
+    def __init__(self, planner: Planner, limits: Limits, clock: Clock, listen: Listener) -> None:
         self._planner, self._limits, self._clock, self._listen = planner, limits, clock, listen
         self._start = self._next_look = clock()
+        self.stopped = False
 
     def enough(self, *, busy: int) -> bool:
+        """Whether a limit is reached and there is a plan; once true, ``stopped`` stays so."""
+        self.stopped = self.stopped or self._reached(busy)
+        return self.stopped
+
+    def tell(self, *, busy: int) -> Standing:
+        standing = self._planner.standing()
+        self._listen(standing, busy)
+        return standing
+
+    def _reached(self, busy: int) -> bool:
         now = self._clock()
         limit = self._limits.time_limit_s
         if limit is not None and now - self._start >= limit and self._planner.carried:
@@ -147,8 +180,3 @@ class _Watch:
         took = self._clock() - now
         self._next_look = now + took / _STANDING_SHARE
         return self._limits.gap is not None and standing.gap <= self._limits.gap
-
-    def tell(self, *, busy: int) -> Standing:
-        standing = self._planner.standing()
-        self._listen(standing, busy)
-        return standing

@@ -136,6 +136,16 @@ class PairMatrix:
         full[self.sources, self.destinations] = self.values
         return full
 
+    def rows(self, ranks: Ints) -> Floats:
+        """The rows of some GPUs in full, shape (ranks, n)."""
+        place = np.full(self.n, -1)
+        place[ranks] = np.arange(len(ranks))
+        row = place[self.sources]
+        mine = row >= 0
+        full = np.zeros((len(ranks), self.n))
+        full[row[mine], self.destinations[mine]] = self.values[mine]
+        return full
+
     def scaled(self, factor: float) -> PairMatrix:
         """Every entry times ``factor`` > 0."""
         return PairMatrix(self.n, self.sources, self.destinations, self.values * factor)

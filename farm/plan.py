@@ -118,7 +118,7 @@ class Plan:
     def schedule(self, provenance: Provenance) -> Schedule:
         """The schedule at the fabric's reconfiguration delay."""
         collective, fabric = self.workload.collective, self.workload.fabric
-        rows = self._rows()
+        rows = self._rows(self.reconfigurations)
         used = tuple(dict.fromkeys(row for _, _, row in rows))
         return Schedule(
             collective_name=collective.name,
@@ -139,9 +139,13 @@ class Plan:
             provenance=provenance,
         )
 
-    def _rows(self) -> list[tuple[int, int, int]]:
-        """(first, stop, row of the topology) of every segment."""
-        k = self.reconfigurations
+    def rows_of_every_k(self) -> list[int]:
+        """Rows of all topologies that the best schedule with some number of reconfigurations uses, ascending."""
+        counts = np.flatnonzero(np.isfinite(self.curve.communication_ns)).tolist()
+        return sorted({row for k in counts for _, _, row in self._rows(k)})
+
+    def _rows(self, k: int) -> list[tuple[int, int, int]]:
+        """(first, stop, row of the topology) of every segment of the best schedule with k reconfigurations."""
         rows = [(first, stop, int(self.choice[first, stop])) for first, stop in self.curve.boundaries(k)]
         if self.initial is not None and self.curve.stays_on_initial(k):
             rows[0] = (*rows[0][:2], self.initial)

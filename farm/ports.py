@@ -11,16 +11,24 @@ from typing import Protocol
 
 from lumenfarm.problem import Outcome, Record, Task
 
-__all__ = ["BatchDone", "Clock", "Executor", "Record", "ResultStore"]
+__all__ = ["BatchDone", "Clock", "Executor", "Record", "ResultStore", "save_outcome"]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:
-    """One batch of tasks, finished: each task's outcome, and how long a worker was busy."""
+    """One batch of tasks, finished.
+
+    Attributes:
+        tasks: the batch as it was handed in.
+        outcomes: one a task.
+        busy_s: how long a worker was busy with it.
+        saved: whether all outcomes reached the store from where they were found. If not, whoever asked saves them.
+    """
 
     tasks: Sequence[Task]
     outcomes: Sequence[Outcome]
     busy_s: float
+    saved: bool
 
 
 class Executor(Protocol):
@@ -41,7 +49,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """End workers that this executor started; idempotent."""
+        """Give up what is not finished, and end workers that this executor started; idempotent."""
         ...
 
 
@@ -63,3 +71,8 @@ class Clock(Protocol):
     def __call__(self) -> float:
         """Seconds since some fixed moment."""
         ...
+
+
+def save_outcome(store: ResultStore, task: Task, outcome: Outcome) -> None:
+    """Publish an outcome under its task's key, the readable request beside it."""
+    store.save(task.key, task.kind, task.describe(), outcome.to_record())

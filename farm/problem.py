@@ -16,15 +16,29 @@ import numpy as np
 from lumenfarm.digest import digest
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.model import Collective, Fabric, Latency, Pattern, Topology
+from lumenfarm.symmetry import Symmetry
 from lumenfarm.versions import solver_versions
 
-__all__ = ["IntervalProblem", "Outcome", "Record", "Task", "ThetaRow", "ThetaTask", "Workload"]
+__all__ = [
+    "IntervalProblem",
+    "MetricRow",
+    "MetricTask",
+    "Outcome",
+    "Record",
+    "Task",
+    "ThetaRow",
+    "ThetaTask",
+    "Workload",
+]
 
 # What a result looks like at rest: numbers, strings, bytes, lists and string-keyed mappings of these.
 Record: TypeAlias = Mapping[str, Any]
 
 # Raise when the meaning or the precision of theta or hops changes: old cache entries then no longer answer.
 THETA_FORMULATION = 1
+
+# Multiplicities are rounded to twelve digits, which can lift a theta of 1 by as much.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +87,12 @@ class Workload:
             ns, shape (topologies, s).
         """
         fabric = self.fabric
-        with np.errstate(divide="ignore"):
-            congestion = 1.0 / theta[:, self.pattern_of_step]
-        times = fabric.alpha_ns + self.weights_ns * congestion
+        theta, hops = theta[:, self.pattern_of_step], hops[:, self.pattern_of_step]
+        reached = theta > 0
+        times = fabric.alpha_ns + self.weights_ns / np.where(reached, theta, 1.0)
         if fabric.latency is Latency.SHORTEST:
-            times = times + fabric.delta_ns * hops[:, self.pattern_of_step]
-        return np.where(np.isfinite(congestion), times, np.inf)
+            times += fabric.delta_ns * np.where(reached, hops, 0.0)
+        return np.where(reached, times, np.inf)
 
     def interval(self, first: int, stop: int) -> IntervalProblem:
         """The interval problem of steps first..stop-1, normalised."""
@@ -178,34 +192,116 @@ class ThetaTask:
 
     def describe(self) -> Record:
         """Topology label and digest, pattern digests."""
-        return {
-            "gpus": self.topology.n,
-            "topology": {"label": self.topology.label, "digest": self.topology.digest},
-            "patterns": [pattern.digest for pattern in self.patterns],
-            "formulation": THETA_FORMULATION,
-            "solvers": solver_versions(),
-        }
+        return _describe(self.topology, self.patterns)
 
     def read(self, record: Record) -> ThetaRow:
         """The row out of a record.
 
         Raises:
-            ValueError: the record has not one theta in [0, 1] and one hop count for every pattern.
+            ValueError: the record has not one theta in [0, 1] and one number of hops in [1, n) for every pattern, or
+                0 and -1 where a pair has no path.
         """
         theta, hops, solves = record.get("theta"), record.get("hops"), record.get("solves")
         expected = len(self.patterns)
         if not (_numbers(theta, expected) and _numbers(hops, expected) and isinstance(solves, int)):
-            raise ValueError(f"a theta row needs {expected} theta and {expected} hops")
-        if not all(0.0 <= value <= 1.0 + 1e-6 for value in theta):
-            raise ValueError("theta must lie in [0, 1]")
-        if not all(hop == -1 or hop >= 1 for hop in hops):
-            raise ValueError("hops must be -1 or at least 1")
+            raise ValueError(f"a theta row needs {expected} theta, {expected} hops and the number of solves")
+        for flow, hop in zip(theta, hops, strict=True):
+            if not (0 < flow <= 1 + _ROUNDING and hop in range(1, self.topology.n)) and (flow, hop) != (0, -1):
+                raise ValueError(f"theta {flow!r} over {hop!r} hops is no answer")
         return ThetaRow(tuple(map(float, theta)), tuple(math.inf if hop == -1 else float(hop) for hop in hops), solves)
 
 
-# One sort of work today; each further sort joins the union, and the worker's table of solvers.
-Task: TypeAlias = ThetaTask
-Outcome: TypeAlias = ThetaRow
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricRow:
+    """theta and hops of one topology for several patterns, with potentials that bound theta of all other topologies.
+
+    Attributes:
+        theta, hops, solves: as in `ThetaRow`.
+        potentials: pi_r(v) of each pattern, class of GPUs and GPU, shape (patterns, classes, n). Any numbers give true
+            bounds (see `lumenfarm.cayley`), so they are kept in single precision.
+    """
+
+    theta: tuple[float, ...]
+    hops: tuple[float, ...]
+    solves: int
+    potentials: Floats
+
+    def to_record(self) -> Record:
+        """Plain data; potentials as little-endian single-precision bytes."""
+        shared = ThetaRow(self.theta, self.hops, self.solves).to_record()
+        return {**shared, "potentials": self.potentials.astype("<f4").tobytes()}
+
+
+@dataclass(frozen=True, eq=False)
+class MetricTask:
+    """theta(G, P) with potentials, for a topology and patterns that a group preserves.
+
+    Attributes:
+        symmetry: the group, by generators.
+        classes: its number of orbits of GPUs.
+    """
+
+    topology: Topology
+    patterns: Sequence[Pattern]
+    symmetry: Symmetry
+    classes: int
+
+    @property
+    def size(self) -> int:
+        """Flow variables of the linear programs, should every pattern need one."""
+        return len(self.patterns) * self.classes * len(self.topology.circuits)
+
+    @property
+    def kind(self) -> str:
+        """``metric-row/1``."""
+        return "metric-row/1"
+
+    @cached_property
+    def key(self) -> str:
+        """Content address: topology, patterns, group, formulation and solver version."""
+        return digest(
+            self.kind,
+            formulation=THETA_FORMULATION,
+            solvers=solver_versions(),
+            topology=self.topology.digest,
+            patterns=[pattern.digest for pattern in self.patterns],
+            group=list(self.symmetry.generators),
+        )
+
+    def describe(self) -> Record:
+        """Topology label and digest, pattern digests, number of classes."""
+        return {**_describe(self.topology, self.patterns), "classes": self.classes}
+
+    def read(self, record: Record) -> MetricRow:
+        """The row out of a record.
+
+        Raises:
+            ValueError: theta or hops that `ThetaTask.read` refuses, or potentials of another size or not finite.
+        """
+        row = ThetaTask(self.topology, self.patterns, (self.topology.n,)).read(record)
+        shape = (len(self.patterns), self.classes, self.topology.n)
+        data = record.get("potentials")
+        if not isinstance(data, bytes) or len(data) != 4 * math.prod(shape):
+            raise ValueError(f"a metric row needs potentials of shape {shape}")
+        potentials = np.frombuffer(data, dtype="<f4").reshape(shape).astype(np.float64)
+        if not np.isfinite(potentials).all():
+            raise ValueError("potentials must be finite")
+        return MetricRow(row.theta, row.hops, row.solves, potentials)
+
+
+# Each sort of work joins these unions, and the worker's `solve`.
+Task: TypeAlias = ThetaTask | MetricTask
+Outcome: TypeAlias = ThetaRow | MetricRow
+
+
+def _describe(topology: Topology, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    return {
+        "gpus": topology.n,
+        "topology": {"label": topology.label, "digest": topology.digest},
+        "patterns": [pattern.digest for pattern in patterns],
+        "formulation": THETA_FORMULATION,
+        "solvers": solver_versions(),
+    }
 
 
 def _numbers(values: object, length: int) -> TypeGuard[list[float]]:

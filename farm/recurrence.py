@@ -28,6 +28,7 @@ __all__ = [
     "TopologySequence",
     "Transition",
     "best",
+    "cheapest_through",
     "envelope",
     "exposed_ns",
     "interval_costs",
@@ -156,6 +157,30 @@ def interval_costs(times_ns: Floats) -> tuple[Floats, Ints]:
         costs[first, first + 1 :] = np.take_along_axis(sums[first:], cheapest[:, None], axis=1)[:, 0]
         choice[first, first + 1 :] = np.where(np.isfinite(costs[first, first + 1 :]), cheapest, -1)
     return costs, choice
+
+
+def cheapest_through(costs_ns: Floats, alpha_r_ns: float) -> Floats:
+    """The cheapest schedule that has a given interval as a segment, for every interval.
+
+    before(a) + C(a, b) + after(b), where before and after are the cheapest splits of the steps on either side and the
+    changes of topology between all segments are paid. O(s^2).
+
+    Args:
+        costs_ns: C, ns, shape (s, s+1), as for `partition`.
+        alpha_r_ns: reconfiguration delay, ns.
+
+    Returns:
+        Ns, shape (s, s+1), infinite for stop <= first.
+    """
+    steps = len(costs_ns)
+    table = np.where(np.tri(steps, steps + 1, dtype=bool), np.inf, costs_ns)
+    before, after = np.zeros(steps + 1), np.zeros(steps + 1)
+    for stop in range(1, steps + 1):
+        before[stop] = (before[:stop] + table[:stop, stop]).min() + alpha_r_ns
+    for first in range(steps - 1, -1, -1):
+        after[first] = (table[first, first + 1 :] + after[first + 1 :]).min() + alpha_r_ns
+    after[steps] = 0.0
+    return before[:steps, None] + table + after[None, :]
 
 
 def best(curve: KCurve, alpha_r_ns: float) -> int:

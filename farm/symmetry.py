@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from lumenfarm.matrix import Ints, PairMatrix
 
-__all__ = ["Symmetry", "candidate_generators", "is_automorphism"]
+__all__ = ["Symmetry", "candidate_generators", "is_automorphism", "on_dimension"]
 
 _REFLECTIONS = 4
 
@@ -80,7 +78,7 @@ def candidate_generators(dims: tuple[int, ...]) -> tuple[Ints, ...]:
     """
     n = math.prod(dims)
     on_dimensions = [
-        _on_dimension(permutation, axis, dims) for axis, size in enumerate(dims) for permutation in _on_ring(size)
+        on_dimension(permutation, axis, dims) for axis, size in enumerate(dims) for permutation in _on_ring(size)
     ]
     return tuple([*_on_ring(n), *on_dimensions] if len(dims) > 1 else _on_ring(n))
 
@@ -93,7 +91,8 @@ def _on_ring(size: int) -> list[Ints]:
     return translations + reflections + exchanges
 
 
-def _on_dimension(permutation: Ints, axis: int, dims: tuple[int, ...]) -> Ints:
+def on_dimension(permutation: Ints, axis: int, dims: tuple[int, ...]) -> Ints:
+    """The permutation of all GPUs that permutes one coordinate of a row-major torus and leaves the others."""
     coordinates = list(np.unravel_index(np.arange(math.prod(dims)), dims))
     coordinates[axis] = permutation[coordinates[axis]]
     moved: Ints = np.ravel_multi_index(tuple(coordinates), dims)
@@ -107,6 +106,10 @@ def _keys(matrix: PairMatrix) -> Ints:
 def _orbits(items: Ints, images: Sequence[Ints]) -> Ints:
     if not images:
         return items
+    # Takes longer to import than many commands take to answer.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     origin, image = np.tile(items, len(images)), np.concatenate(images)
     links = coo_array((np.ones(len(origin), dtype=np.int8), (origin, image)), shape=(len(items), len(items)))
     labels: Ints = connected_components(links, directed=False)[1].astype(np.int64)

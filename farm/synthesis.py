@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumenfarm.driver import Work
 from lumenfarm.plan import Baselines
+from lumenfarm.planner import SpaceProof
 from lumenfarm.schedule import EnvelopePiece, Schedule
 from lumenfarm.versions import versions
 
@@ -21,12 +23,14 @@ class Method(enum.Enum):
     """How a schedule is sought.
 
     ``AUTO``: the first of the others that fits. ``CLOSED_FORM``: arithmetic, for shift collectives on one port.
-    ``CANDIDATES``: the best of families of topologies.
+    ``CANDIDATES``: the best of families of topologies. ``SYMMETRIC``: after these, whole spaces of topologies that a
+    group leaves as they are.
     """
 
     AUTO = "auto"
     CLOSED_FORM = "closed-form"
     CANDIDATES = "candidates"
+    SYMMETRIC = "symmetric"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,11 @@ class Synthesis:
     """The answer to one job.
 
     Attributes:
+        proofs: what is proved about the spaces that were searched.
         schedule: the schedule; None where only arithmetic was done, too large to be written out.
         method: what found it, never AUTO.
         reason: why this method.
-        gap_wanted: gap up to which the answer counts as optimal.
+        gap_wanted: gap up to which the answer counts as optimal, None for OPTIMALITY_TOLERANCE.
     """
 
     cost_ns: float
@@ -61,8 +66,9 @@ class Synthesis:
     wall_s: float
     method: Method
     reason: str
-    gap_wanted: float
+    gap_wanted: float | None
     schedule: Schedule | None
+    proofs: tuple[SpaceProof, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -70,12 +76,17 @@ class Synthesis:
         return max(0.0, (self.cost_ns - self.lower_bound_ns) / self.cost_ns)
 
     @property
+    def complete(self) -> bool:
+        """Whether the search ended by itself, not at a limit."""
+        return not self.work.left_out
+
+    @property
     def optimal(self) -> bool:
         """Whether the certified gap is within what was asked for."""
-        return self.gap <= self.gap_wanted
+        return self.gap <= (OPTIMALITY_TOLERANCE if self.gap_wanted is None else self.gap_wanted)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``synth --json`` prints; steps count from 1."""
+        """The object that ``synth --json`` prints; steps count from 1, and a baseline that does not exist is null."""
         return {
             "cost_ns": self.cost_ns,
             "communication_ns": self.communication_ns,
@@ -93,7 +104,8 @@ class Synthesis:
                 for segment in self.segments
             ],
             "envelope": [asdict(piece) for piece in self.envelope],
-            "baselines": asdict(self.baselines),
+            "spaces": [asdict(proof) for proof in self.proofs],
+            "baselines": {name: time if math.isfinite(time) else None for name, time in asdict(self.baselines).items()},
             "work": {"theta": self.work.theta, "misocp": 0, "bounds": 0, "from_cache": self.work.from_cache},
             "wall_s": self.wall_s,
             "method": self.method.value,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,11 +18,11 @@ from scipy.sparse.csgraph import dijkstra
 
 from lumenfarm.matrix import Floats, Ints, PairMatrix
 from lumenfarm.model import Pattern, Topology
-from lumenfarm.problem import ThetaRow
+from lumenfarm.problem import MetricRow, ThetaRow
 from lumenfarm.symmetry import Symmetry
 from lumenfarm.tasks.flow_lp import FlowProgram, max_concurrent_flow
 
-__all__ = ["OrbitNetwork", "theta_row"]
+__all__ = ["OrbitNetwork", "metric_row", "theta_row"]
 
 # Two bounds that agree to this relative precision have met; above it a value counts as its bound.
 _MEETING = 1e-12
@@ -47,26 +48,55 @@ def theta_row(topology: Topology, patterns: Sequence[Pattern], dims: Sequence[in
     for kept, indices in alike.items():
         network = OrbitNetwork(topology, shared.subgroup(kept))
         matrices = [patterns[index].multiplicities for index in indices]
-        theta[indices], hops[indices], solved = _ladder(network, matrices)
-        solves += solved
+        found = _ladder(network, matrices)
+        theta[indices], hops[indices] = found.theta, found.hops
+        solves += found.solves
     return ThetaRow(tuple(theta.tolist()), tuple(hops.tolist()), solves)
 
 
-def _ladder(network: OrbitNetwork, patterns: Sequence[PairMatrix]) -> tuple[Floats, Floats, int]:
+def metric_row(topology: Topology, patterns: Sequence[Pattern], symmetry: Symmetry) -> MetricRow:
+    """theta and hops of one topology for several patterns, and potentials that prove theta.
+
+    Args:
+        topology: preserved by ``symmetry``.
+        patterns: likewise.
+        symmetry: the group whose orbits are used; it may be smaller than that of the topology.
+
+    Returns:
+        The answers, with one row of potentials for each orbit of GPUs, in order of their least GPUs.
+    """
+    network = OrbitNetwork(topology, symmetry)
+    found = _ladder(network, [pattern.multiplicities for pattern in patterns])
+    # In the precision of the record: fresh and cached answers then lead the search the same way.
+    potentials = found.potentials.astype(np.float32).astype(np.float64)
+    return MetricRow(tuple(found.theta.tolist()), tuple(found.hops.tolist()), found.solves, potentials)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answers:
+    theta: Floats
+    hops: Floats
+    solves: int
+    potentials: Floats
+
+
+def _ladder(network: OrbitNetwork, patterns: Sequence[PairMatrix]) -> _Answers:
     demands = np.stack([network.demand(pattern) for pattern in patterns])
     hops = network.hops(demands)
     reachable = np.isfinite(hops)
     ports = np.array([network.port_bound(pattern) for pattern in patterns])
     upper = np.where(reachable, np.minimum(ports, network.volume_bound(demands)), 0.0)
     lower = np.where(reachable, network.even_split(demands), 0.0)
-    theta = upper.copy()
+    theta, potentials = upper.copy(), np.stack([network.simple_potentials(reached=reached) for reached in reachable])
     open_ = np.flatnonzero(lower < upper * (1.0 - _MEETING))
     for index in open_:
+        active = demands[index].any(axis=1)
         flow = max_concurrent_flow(network.program(demands[index]))
-        theta[index] = min(max(flow, lower[index]), upper[index])
+        potentials[index, active], potentials[index, ~active] = flow.potentials, 0.0
+        theta[index] = min(max(flow.theta, lower[index]), upper[index])
         if theta[index] > upper[index] * (1.0 - _AT_BOUND):
             theta[index] = upper[index]
-    return theta, hops, len(open_)
+    return _Answers(theta, hops, len(open_), potentials)
 
 
 class OrbitNetwork:
@@ -99,13 +129,7 @@ class OrbitNetwork:
 
     def demand(self, pattern: PairMatrix) -> Floats:
         """What each representative sends to each GPU, shape (sources, n)."""
-        place = np.full(pattern.n, -1)
-        place[self.sources] = np.arange(len(self.sources))
-        row = place[pattern.sources]
-        mine = row >= 0
-        demand = np.zeros((len(self.sources), pattern.n))
-        demand[row[mine], pattern.destinations[mine]] = pattern.values[mine]
-        return demand
+        return pattern.rows(self.sources)
 
     def hops(self, demands: Floats) -> Floats:
         """Largest distance between partners of each pattern, shape (patterns,)."""
@@ -144,6 +168,17 @@ class OrbitNetwork:
         worst: Floats = (load / self.capacity).max(axis=1)
         with np.errstate(divide="ignore"):
             return 1.0 / worst
+
+    def simple_potentials(self, *, reached: bool) -> Floats:
+        """Potentials without a linear program, shape (sources, n): hop distances, the dual of the volume bound.
+
+        GPUs out of reach count as far as the farthest within. If a partner is out of reach, potentials are 1 there and
+        0 within: nothing gets across.
+        """
+        beyond = np.isinf(self.distance)
+        if not reached:
+            return beyond.astype(np.float64)
+        return np.where(beyond, np.max(self.distance, where=~beyond, initial=0.0), self.distance)
 
     def program(self, demand: Floats) -> FlowProgram:
         """The linear program for what the representatives send, shape (sources, n); idle ones are left out."""

@@ -11,7 +11,11 @@ from scipy.sparse import coo_array, csc_array
 from lumenfarm.errors import EnvironmentFailure
 from lumenfarm.matrix import Floats, Ints
 
-__all__ = ["FlowProgram", "max_concurrent_flow"]
+__all__ = ["FlowProgram", "FlowSolution", "max_concurrent_flow"]
+
+
+# Above this, interior point with crossover is up to thirty times faster than simplex; below, slower (docs/findings.md).
+_MANY_COLUMNS = 4000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,21 +70,40 @@ class FlowProgram:
         return np.concatenate([lower, below]), np.concatenate([upper, self.capacity])
 
 
-def max_concurrent_flow(program: FlowProgram) -> float:
-    """The optimal theta, to about 1e-7 relative.
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowSolution:
+    """An optimal flow's value, and what proves that there is no larger one.
+
+    Attributes:
+        theta: to about 1e-7 relative.
+        potentials: pi_r(v) of each source r and GPU v, from the duals of the conservation rows, 0 at the source itself,
+            shape (sources, n).
+    """
+
+    theta: float
+    potentials: Floats
+
+
+def max_concurrent_flow(program: FlowProgram) -> FlowSolution:
+    """The optimum of a program.
 
     Raises:
         EnvironmentFailure: HiGHS ends without an optimum; its reason is in the message.
     """
+    model = _model(program)
     solver = _SilentHighs()
-    for option, value in (("threads", 1), ("primal_feasibility_tolerance", 1e-9)):
-        solver.setOptionValue(option, value)
-    solver.passModel(_model(program))
+    method = "ipm" if model.num_col_ > _MANY_COLUMNS else "simplex"
+    for option, value in (("threads", 1), ("primal_feasibility_tolerance", 1e-9), ("solver", method)):
+        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
+            raise EnvironmentFailure(f"HiGHS refuses {option} = {value!r}", where="highs")
+    solver.passModel(model)
     solver.run()
     status = solver.getModelStatus()
     if status != highspy.HighsModelStatus.kOptimal:
         raise EnvironmentFailure(f"HiGHS ended without an optimum: {solver.modelStatusToString(status)}", where="highs")
-    return float(solver.getInfo().objective_function_value)
+    duals = -np.array(solver.getSolution().row_dual[: program.demand.size]).reshape(program.demand.shape)
+    potentials = duals - duals[np.arange(len(duals)), program.sources][:, None]
+    return FlowSolution(float(solver.getInfo().objective_function_value), potentials)
 
 
 class _SilentHighs(highspy.Highs):  # type: ignore[misc]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from lumenfarm.ports import BatchDone, ResultStore
-from lumenfarm.problem import Outcome, Task
-from lumenfarm.tasks.concurrent_flow import theta_row
+from lumenfarm.ports import BatchDone, ResultStore, save_outcome
+from lumenfarm.problem import MetricTask, Outcome, Task, ThetaTask
+from lumenfarm.tasks.concurrent_flow import metric_row, theta_row
 
 __all__ = ["solve", "solve_batch"]
 
 
 def solve(task: Task) -> Outcome:
     """The answer to one task."""
-    return theta_row(task.topology, task.patterns, task.dims)
+    match task:
+        case ThetaTask():
+            return theta_row(task.topology, task.patterns, task.dims)
+        case MetricTask():
+            return metric_row(task.topology, task.patterns, task.symmetry)
 
 
 def solve_batch(tasks: Sequence[Task], store: ResultStore) -> BatchDone:
@@ -23,6 +27,6 @@ def solve_batch(tasks: Sequence[Task], store: ResultStore) -> BatchDone:
     outcomes = []
     for task in tasks:
         outcome = solve(task)
-        store.save(task.key, task.kind, task.describe(), outcome.to_record())
+        save_outcome(store, task, outcome)
         outcomes.append(outcome)
-    return BatchDone(tasks, outcomes, time.perf_counter() - start)
+    return BatchDone(tasks, outcomes, time.perf_counter() - start, saved=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from lumenfarm.families.torus import torus
 from lumenfarm.matrix import Floats, PairMatrix
@@ -67,6 +66,9 @@ def iterated_assignment(demand: Floats, rounds: int, circuits: Floats | None = N
     Returns:
         Circuits, shape (n, n).
     """
+    # Takes longer to import than commands without matchings take to answer.
+    from scipy.optimize import linear_sum_assignment
+
     total = np.zeros_like(demand) if circuits is None else circuits.copy()
     for _ in range(rounds):
         worth = demand / np.maximum(total * (total + 1), 1)

@@ -70,7 +70,7 @@ def test_saving_again_replaces() -> None:
 def test_a_theta_row_comes_back_to_its_task() -> None:
     patterns = [Pattern(PairMatrix.shift(8, 1, 1.0)), Pattern(PairMatrix.shift(8, 3, 1.0))]
     task = ThetaTask(Topology.circulant(8, {1: 1}), patterns, dims=(8,))
-    row = ThetaRow((1.0, 1 / 3), (1.0, math.inf), 2)
+    row = ThetaRow((1.0, 0.0), (1.0, math.inf), 2)
     cache = ResultCache(MemoryStore())
     cache.save(task.key, task.kind, task.describe(), row.to_record())
     record = cache.load(task.key)

@@ -10,7 +10,7 @@ from lumenfarm import families
 from lumenfarm.errors import InputError, UnreachableError
 from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Fabric, Latency, Step, Topology
-from lumenfarm.planner import CandidatePlanner
+from lumenfarm.planner import Planner
 from lumenfarm.problem import Workload
 from lumenfarm.schedule import Provenance
 from lumenfarm.tasks.work import solve
@@ -29,7 +29,7 @@ def few(workload):
 
 
 def answered(planner, order=None):
-    tasks = list(planner.tasks())
+    tasks = list(planner.next_round())
     if order is not None:
         random.Random(order).shuffle(tasks)
     for task in tasks:
@@ -43,7 +43,7 @@ def by_enumeration(workload, topologies, initial=None):
     time = np.full((len(topologies), len(workload)), np.inf)
     for g, topology in enumerate(topologies):
         for i, step in enumerate(workload.collective.steps):
-            row = solve(CandidatePlanner(workload, [topology]).tasks()[0])
+            row = solve(Planner(workload, [topology]).next_round()[0])
             theta = row.theta[workload.pattern_of_step[i]]
             if theta == 0:
                 continue
@@ -63,7 +63,7 @@ def by_enumeration(workload, topologies, initial=None):
 def test_equals_enumeration(latency, alpha_r):
     workload = job(latency, alpha_r)
     topologies = few(workload)[:4]
-    plan = answered(CandidatePlanner(workload, topologies)).plan()
+    plan = answered(Planner(workload, topologies)).plan()
     assert plan.cost_ns == pytest.approx(by_enumeration(workload, topologies), rel=1e-9)
 
 
@@ -71,7 +71,7 @@ def test_equals_enumeration(latency, alpha_r):
 def test_equals_enumeration_with_an_initial_topology(alpha_r):
     workload = job(alpha_r=alpha_r)
     topologies = few(workload)[:4]
-    plan = answered(CandidatePlanner(workload, topologies, initial=topologies[2])).plan()
+    plan = answered(Planner(workload, topologies, initial=topologies[2])).plan()
     assert plan.cost_ns == pytest.approx(by_enumeration(workload, topologies, initial=2), rel=1e-9)
     schedule = plan.schedule(PROVENANCE)
     assert schedule.cost_ns == pytest.approx(schedule.communication_ns + schedule.reconfigurations * alpha_r)
@@ -80,7 +80,7 @@ def test_equals_enumeration_with_an_initial_topology(alpha_r):
 def test_any_order_of_answers_gives_the_same_schedule():
     workload = job()
     topologies = families.candidates(families.DEFAULT_FAMILIES, workload)
-    plans = [answered(CandidatePlanner(workload, topologies), order).plan() for order in range(4)]
+    plans = [answered(Planner(workload, topologies), order).plan() for order in range(4)]
     labels = [[t.label for t in plan.schedule(PROVENANCE).topologies] for plan in plans]
     assert all(label == labels[0] for label in labels)
     assert len({plan.cost_ns for plan in plans}) == 1
@@ -88,9 +88,9 @@ def test_any_order_of_answers_gives_the_same_schedule():
 
 def test_plans_only_get_better_and_stay_above_the_bound():
     workload = job()
-    planner = CandidatePlanner(workload, families.candidates(families.DEFAULT_FAMILIES, workload))
+    planner = Planner(workload, families.candidates(families.DEFAULT_FAMILIES, workload))
     costs = []
-    for task in planner.tasks():
+    for task in planner.next_round():
         planner.feed(task, solve(task))
         costs.append(planner.standing().cost_ns)
     assert costs == sorted(costs, reverse=True)
@@ -99,7 +99,7 @@ def test_plans_only_get_better_and_stay_above_the_bound():
 
 def test_baselines():
     workload = job()
-    planner = answered(CandidatePlanner(workload, few(workload)))
+    planner = answered(Planner(workload, few(workload)))
     plan = planner.plan()
     assert plan.baselines.static_ns == pytest.approx(plan.times_ns.sum(axis=1).min())
     assert plan.cost_ns <= min(plan.baselines.static_ns, plan.baselines.every_step_ns) * (1 + 1e-12)
@@ -107,7 +107,7 @@ def test_baselines():
 
 def test_unreachable_pair_is_named():
     workload = job()
-    planner = answered(CandidatePlanner(workload, [Topology.circulant(8, {2: 1})]))
+    planner = answered(Planner(workload, [Topology.circulant(8, {2: 1})]))
     with pytest.raises(UnreachableError, match=r"every pair of step 1, got 'circulant\{\+2\}: no path 0 -> 1'"):
         planner.plan()
 
@@ -115,17 +115,17 @@ def test_unreachable_pair_is_named():
 def test_refuses_what_does_not_fit():
     workload = job()
     with pytest.raises(InputError, match="at most 2 ports a GPU, got 3"):
-        CandidatePlanner(workload, [Topology.circulant(8, {1: 3})])
+        Planner(workload, [Topology.circulant(8, {1: 3})])
     with pytest.raises(InputError, match="8 GPUs, got 4"):
-        CandidatePlanner(workload, [Topology.circulant(4, {1: 1})])
+        Planner(workload, [Topology.circulant(4, {1: 1})])
     with pytest.raises(InputError, match="at least one candidate"):
-        CandidatePlanner(workload, [])
+        Planner(workload, [])
 
 
 def test_feeding_twice_changes_nothing():
     workload = job()
-    planner = answered(CandidatePlanner(workload, few(workload)))
+    planner = answered(Planner(workload, few(workload)))
     before = planner.standing()
-    task = planner.tasks()[0]
+    task = planner.candidates[0]
     planner.feed(task, solve(task))
     assert planner.standing() == before

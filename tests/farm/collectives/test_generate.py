@@ -240,7 +240,7 @@ def test_bad_message(name: str, message: Any) -> None:
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_largest_message(name: str) -> None:
-    collective = generate(name, gpus=8, message_bytes=2.0**60)
+    collective = generate(name, gpus=8, message_bytes=2.0**59)
     assert max(step.demand.largest_sum for step in collective.steps) <= 2.0**61
 
 

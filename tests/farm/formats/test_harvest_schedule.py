@@ -53,6 +53,8 @@ def test_file_names(
     job = replace(
         schedule,
         n=64,
+        dims=(64,),
+        initial=None,
         topologies=(Topology.circulant(64, {1: 1}),) * 2,
         collective_name=name,
         message_bytes=float(message_bytes),

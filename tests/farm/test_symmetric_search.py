@@ -1,0 +1,112 @@
+"""The search beside costing every topology of the space."""
+
+import numpy as np
+import pytest
+
+from lumenfarm import collectives, recurrence
+from lumenfarm.cayley import Space
+from lumenfarm.groups import index_two_subgroups, recognised
+from lumenfarm.model import Fabric, Latency
+from lumenfarm.problem import Workload
+from lumenfarm.symmetric_search import SymmetricSearch
+from lumenfarm.tasks.concurrent_flow import metric_row
+
+
+def job(name, gpus, degree, delta, alpha_r, latency=Latency.CONGESTION):
+    collective = collectives.generate(name, gpus=gpus, message_bytes=64e3, ports=degree)
+    return Workload.of(collective, Fabric(degree, 800, 500, delta, alpha_r, latency))
+
+
+def space_of(workload, classes):
+    group = recognised([pattern.multiplicities for pattern in workload.patterns], workload.collective.dims)
+    return Space(group if classes == 1 else next(iter(index_two_subgroups(group))), workload.fabric.degree)
+
+
+def row_of(workload, space, choice):
+    return metric_row(space.topology(choice), workload.patterns, space.group.symmetry)
+
+
+def interval_costs(workload, rows):
+    theta, hops = np.array([row.theta for row in rows]), np.array([row.hops for row in rows])
+    return recurrence.interval_costs(workload.times_ns(theta, hops))[0]
+
+
+def best(workload, rows):
+    """Cost of the best schedule over a list of rows; infinite if there is none."""
+    communication = np.array(recurrence.partition(interval_costs(workload, rows)).communication_ns)
+    return (communication + workload.fabric.reconfig_delay_ns * np.arange(len(communication))).min()
+
+
+def searched(workload, space, count=3):
+    """Rows in the order asked for, and the bound when nothing is left."""
+    search = SymmetricSearch(workload, space)
+    steps = len(workload)
+    rows, costs = [], np.full((steps, steps + 1), np.inf)
+    while True:
+        search.know(costs)
+        choices = search.propose(count)
+        if not choices:
+            return rows, search.lower_bound_ns()
+        assert len(set(choices)) == len(choices)
+        for choice in choices:
+            rows.append(row_of(workload, space, choice))
+            search.feed(choice, rows[-1])
+        costs = interval_costs(workload, rows)
+
+
+CASES = [
+    ("all-reduce-swing", 8, 1, 1),
+    ("all-reduce-swing", 8, 1, 2),
+    ("all-reduce-swing", 8, 2, 1),
+    ("all-reduce-rd", 8, 2, 1),
+    ("all-reduce-rd-exchange", 8, 2, 1),
+    ("all-to-all", 5, 2, 1),
+    ("all-gather-bruck", 6, 2, 1),
+    ("all-gather-bruck", 6, 1, 2),
+]
+
+
+@pytest.mark.parametrize("latency", Latency)
+@pytest.mark.parametrize(("delta", "alpha_r"), [(500, 0), (500, 2_000), (20_000, 30_000), (10, 1e7)])
+@pytest.mark.parametrize(("name", "gpus", "degree", "classes"), CASES)
+def test_closed_search_has_the_best_of_the_space(name, gpus, degree, classes, delta, alpha_r, latency):
+    workload = job(name, gpus, degree, delta, alpha_r, latency)
+    space = space_of(workload, classes)
+    whole = best(workload, [row_of(workload, space, choice) for choice in range(space.size)])
+    rows, bound = searched(workload, space)
+    found = best(workload, rows)
+    assert found == pytest.approx(whole, rel=2e-5)
+    assert bound <= whole * (1 + 1e-9)
+
+
+def test_bound_is_the_cost_when_closed_and_hops_follow_congestion():
+    workload = job("all-reduce-swing", 16, 2, 500, 3_000)
+    rows, bound = searched(workload, space_of(workload, 1))
+    assert bound == pytest.approx(best(workload, rows), rel=1e-4)
+
+
+def test_looks_at_few_topologies():
+    workload = job("all-reduce-swing", 16, 2, 500, 3_000)
+    space = space_of(workload, 2)
+    rows, _ = searched(workload, space, count=8)
+    assert len(rows) < space.size / 10
+
+
+def test_every_bound_on_the_way_is_below_the_best_of_the_space():
+    workload = job("all-reduce-rd", 8, 2, 500, 3_000)
+    space = space_of(workload, 1)
+    whole = best(workload, [row_of(workload, space, choice) for choice in range(space.size)])
+    search, rows = SymmetricSearch(workload, space), []
+    costs = np.full((len(workload), len(workload) + 1), np.inf)
+    bounds = []
+    while True:
+        search.know(costs)
+        choices = search.propose(1)
+        if not choices:
+            break
+        rows.append(row_of(workload, space, choices[0]))
+        search.feed(choices[0], rows[-1])
+        bounds.append(search.lower_bound_ns())
+        costs = interval_costs(workload, rows)
+    assert bounds == sorted(bounds)
+    assert max(bounds) <= whole * (1 + 1e-9)
