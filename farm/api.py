@@ -48,8 +48,8 @@ _Candidate: TypeAlias = str | Topology
 
 # Two classes of 64 GPUs with two ports have this many topologies; tables for them take some hundred megabytes.
 _LARGEST_SPACE = 2**22
-# Flow variables of all linear programs of a search: a minute or two on two cores.
-_EFFORT = 4e6
+# Flow variables of all linear programs of a search: some minutes on two cores.
+_EFFORT = 1e7
 _MANY_GPUS = 128
 _REASONS = {
     Method.CLOSED_FORM: "every step is a shift, on one port",

@@ -23,7 +23,7 @@ __all__ = ["Group", "index_two_subgroups", "recognised"]
 
 _Table = NDArray[np.int32]
 # A group with many generators has very many subgroups of index two; a few serve.
-_FEW_SUBGROUPS = 7
+_FEW_SUBGROUPS = 3
 
 
 @dataclass(frozen=True, eq=False)

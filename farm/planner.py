@@ -317,7 +317,8 @@ class _SpaceSearch:
         self._workload = workload
         self._space = space
         self._search = SymmetricSearch(workload, space)
-        self._numbers: dict[str, int] = {}
+        self._asked: dict[str, int] = {}
+        self._answers: dict[str, MetricRow] = {}
         self._potentials: list[Floats] = []
         self.closed = False
         self._search.know(costs_ns)
@@ -327,16 +328,23 @@ class _SpaceSearch:
                     self._search.learn(space.group.inherited(potentials))
 
     def propose(self, costs_ns: Floats) -> dict[int, MetricTask]:
-        """The next tasks by their topology's number in the space."""
+        """The next tasks by their topology's number in the space, when all earlier ones are answered."""
+        self._take_in()
         self._search.know(costs_ns)
         tasks = {number: _metric_task(self._workload, self._space, number) for number in self._search.propose(_ROUND)}
-        self._numbers |= {task.key: number for number, task in tasks.items()}
+        self._asked = {task.key: number for number, task in tasks.items()}
         return tasks
 
     def feed(self, key: str, outcome: MetricRow) -> None:
-        self._search.feed(self._numbers.pop(key), outcome)
-        if self._space.group.above is None:
-            self._potentials.append(outcome.potentials)
+        self._answers[key] = outcome
+
+    def _take_in(self) -> None:
+        """Pass on the answers of a round in the order they were asked for, whatever the order they came in."""
+        for key, number in self._asked.items():
+            outcome = self._answers.pop(key)
+            self._search.feed(number, outcome)
+            if self._space.group.above is None:
+                self._potentials.append(outcome.potentials)
 
     def proof(self) -> SpaceProof:
         bound_ns = self._search.lower_bound_ns()
