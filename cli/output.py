@@ -52,10 +52,16 @@ def print_synthesis(synthesis: Synthesis, headline: str, *, written: str | None)
     print()
     print_table(("", ">time", ">against ours"), _summary_rows(synthesis))
     print()
+    if synthesis.proofs:
+        print_table(
+            ("group", ">symmetric topologies", ">looked at", ">no schedule of them below", ""),
+            [_proof_row(proof) for proof in synthesis.proofs],
+        )
+        print()
     print_table(
         (">reconfiguration delay from", ">to", ">reconfigurations", ">communication"),
         [_envelope_row(piece) for piece in synthesis.envelope],
-        title="best schedule at other reconfiguration delays",
+        title="best schedule at other reconfiguration delays, over the same topologies",
     )
     print()
     print(_work_line(synthesis))
@@ -80,7 +86,7 @@ def _summary_rows(synthesis: Synthesis) -> list[tuple[str, str, str]]:
 
 
 def _proof_row(proof: SpaceProof) -> tuple[str, str, str, str, str]:
-    verdict = "closed" if proof.closed else "open"
+    verdict = "proved" if proof.closed else "search not finished"
     bound = format_time_ns(proof.lower_bound_ns)
     return proof.group, f"{proof.topologies:,}", f"{proof.answered:,}", bound, verdict
 

@@ -22,8 +22,14 @@ from lumenfarm.units import format_bytes, format_time_ns
 __all__ = ["synth"]
 
 _METHODS = ", ".join(method.value for method in Method)
-_FAMILIES = ", ".join(families.FAMILIES)
-_DEFAULT_FAMILIES = ",".join(families.DEFAULT_FAMILIES)
+_FAMILIES = f"{', '.join(families.FAMILIES)}, file:PATH; with commas. [default: {','.join(families.DEFAULT_FAMILIES)}]"
+
+_Latency = Annotated[str, typer.Option(metavar="NAME", help="What hops are charged for: congestion or shortest.")]
+_Initial = Annotated[str, typer.Option(metavar="WHICH", help="Topology before the first step: free, ring, or a file.")]
+_Method = Annotated[str, typer.Option(metavar="NAME", help=f"{_METHODS}.")]
+_Candidates = Annotated[str | None, typer.Option(metavar="LIST", help=_FAMILIES)]
+_Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 if the gap is missed or time runs out.")]
+_Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
 
 # Beyond this many GPUs a closed form gets no demands and no topologies, unless they are to be written out.
 _LARGEST_BUILT = 4096
@@ -79,27 +85,20 @@ def synth(
     radix: options.Radix = None,
     root: options.Root = None,
     file_format: options.Format = None,
-    latency: Annotated[
-        str, typer.Option(metavar="NAME", help="What hops are charged for: congestion or shortest.")
-    ] = "congestion",
-    initial: Annotated[
-        str, typer.Option(metavar="WHICH", help="Topology before the first step: free, ring, or a file.")
-    ] = "free",
-    method: Annotated[str, typer.Option(metavar="NAME", help=f"{_METHODS}.")] = "auto",
-    candidates: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help=f"{_FAMILIES}, file:PATH; with commas. [default: {_DEFAULT_FAMILIES}]"),
-    ] = None,
+    latency: _Latency = "congestion",
+    initial: _Initial = options.FREE,
+    method: _Method = Method.AUTO.value,
+    candidates: _Candidates = None,
     gap: options.Gap = None,
     time_limit: options.TimeLimit = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 if the gap is missed or time runs out.")] = False,
+    strict: _Strict = False,
     cache: options.Cache = None,
     workers: options.Workers = None,
     address: options.Address = None,
     output: options.Output = None,
     force: options.Force = False,
     json: options.Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no table.")] = False,
+    quiet: _Quiet = False,
 ) -> None:
     """Find a switching schedule, and prove how good it is."""
     fabric = options.fabric_of(
@@ -109,8 +108,8 @@ def synth(
     search = _Search(method, candidates, initial, gap, time_limit, cache, workers, address)
     if output is not None:
         check_output(output, force=options.overwrite(force))
-    large = gpus is not None and gpus > _LARGEST_BUILT and output is None and search.allows_arithmetic
-    shifts = size.shift_steps(collective) if large else None
+    unwritten = output is None and file_format is None and search.allows_arithmetic
+    shifts = size.shift_steps(collective) if unwritten and gpus is not None and gpus > _LARGEST_BUILT else None
     if gpus is not None and shifts is not None:
         synthesis = api.synthesize_shifts(shifts, gpus, fabric, gap=gap)
         name = f"{collective}, {gpus} GPUs, {message}"

@@ -7,6 +7,8 @@ any GPU at most d others are one hop away, d^2 two hops, and so on. Both hold fo
 sum w_i*T_i >= sum over a subset S of (1/nd) sum_u min_dist sum_v sum_{i in S} w_i*k_i(u,v)*dist(u,v) + sum over the
 rest of w_i, where the minimum gives the heaviest partners of u the shortest distances. The same holds from the
 receivers' side.
+
+``port-volume``: ports are whole and flow of one pattern shares them, see `lumenfarm.port_bound`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lumenfarm.matrix import Floats, Ints
+from lumenfarm.port_bound import port_bound
 from lumenfarm.problem import IntervalProblem
 
 __all__ = ["Bound", "hop_volume_bound", "interval_bound", "node_bound"]
@@ -30,8 +33,8 @@ class Bound:
 
 
 def interval_bound(problem: IntervalProblem) -> Bound:
-    """The largest of the bounds in this module."""
-    bounds = (node_bound(problem), hop_volume_bound(problem))
+    """The largest of the bounds; of equal ones the simplest."""
+    bounds = (node_bound(problem), hop_volume_bound(problem), Bound(port_bound(problem), "port-volume"))
     return max(bounds, key=lambda bound: bound.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -73,14 +74,16 @@ def run(
     with contextlib.ExitStack() as stack:
         executor: Executor | None = None
         while not watch.stopped and (tasks := planner.next_round()):
-            waiting = _Waiting([task for task in tasks if not _answered_by(store, planner, task)])
-            found += len(tasks) - len(waiting)
-            if watch.enough(busy=0) or not len(waiting):
+            missing = [task for task in tasks if not _answered_by(store, planner, task)]
+            found += len(tasks) - len(missing)
+            if watch.enough(busy=0) or not missing:
                 continue
             executor = executor or stack.enter_context(contextlib.closing(make_executor()))
-            for done in executor.run(waiting.batches(executor.workers)):
+            batches = _Batches(missing, executor.workers)
+            for done in executor.run(batches):
+                batches.learn(done)
+                _take_in(done, store, planner)
                 theta += sum(outcome.solves for outcome in done.outcomes)
-                _take_in(done, store, planner, waiting)
                 if watch.enough(busy=executor.busy):
                     break
     standing = watch.tell(busy=0)
@@ -101,8 +104,7 @@ def _resumed(planner: Planner, store: ResultStore) -> bool:
     return True
 
 
-def _take_in(done: BatchDone, store: ResultStore, planner: Planner, waiting: _Waiting) -> None:
-    waiting.learn(len(done.tasks), done.busy_s)
+def _take_in(done: BatchDone, store: ResultStore, planner: Planner) -> None:
     for task, outcome in zip(done.tasks, done.outcomes, strict=True):
         planner.feed(task, outcome)
         if not done.saved:
@@ -124,29 +126,29 @@ def _read(task: Task, record: Record) -> Outcome | None:
         return None
 
 
-class _Waiting:
-    """Tasks not handed out yet, cut into batches whose size follows the time that the latest ones took."""
+class _Batches(Iterator[Sequence[Task]]):
+    """Tasks not handed out yet, cut into batches whose size follows the time that the latest ones took.
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self._tasks = tasks
-        self._next = 0
+    Tasks that were left come back to the front, so that there can be another batch after the last one.
+    """
+
+    def __init__(self, tasks: Sequence[Task], workers: int) -> None:
+        self._tasks = deque(tasks)
+        self._workers = workers
         self._measured, self._busy_s = 0.0, 0.0
 
-    def __len__(self) -> int:
-        return len(self._tasks) - self._next
+    def learn(self, done: BatchDone) -> None:
+        self._tasks.extendleft(reversed(done.left))
+        self._measured = self._measured / 2 + len(done.tasks)
+        self._busy_s = self._busy_s / 2 + done.busy_s
 
-    def learn(self, tasks: int, busy_s: float) -> None:
-        self._measured = self._measured / 2 + tasks
-        self._busy_s = self._busy_s / 2 + busy_s
+    def __next__(self) -> Sequence[Task]:
+        if not self._tasks:
+            raise StopIteration
+        return [self._tasks.popleft() for _ in range(self._size())]
 
-    def batches(self, workers: int) -> Iterator[Sequence[Task]]:
-        while len(self):
-            first = self._next
-            self._next += self._size(workers)
-            yield self._tasks[first : self._next]
-
-    def _size(self, workers: int) -> int:
-        fair = math.ceil(len(self) / (2 * workers))
+    def _size(self) -> int:
+        fair = math.ceil(len(self._tasks) / (2 * self._workers))
         in_time = int(_BATCH_S * self._measured / max(self._busy_s, 1e-9))
         return max(1, min(fair, in_time))
 
@@ -156,8 +158,11 @@ class _Watch:
 
     def __init__(self, planner: Planner, limits: Limits, clock: Clock, listen: Listener) -> None:
         self._planner, self._limits, self._clock, self._listen = planner, limits, clock, listen
-        self._start = self._next_look = clock()
         self.stopped = False
+        self._start = clock()
+        # The first time bounds are worked out, which is not what it takes from then on.
+        planner.standing()
+        self._next_look = clock()
 
     def enough(self, *, busy: int) -> bool:
         """Whether a limit is reached and there is a plan; once true, ``stopped`` stays so."""

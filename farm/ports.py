@@ -19,16 +19,18 @@ class BatchDone:
     """One batch of tasks, finished.
 
     Attributes:
-        tasks: the batch as it was handed in.
-        outcomes: one a task.
+        tasks: those of the batch that are done.
+        outcomes: one for each of them.
         busy_s: how long a worker was busy with it.
         saved: whether all outcomes reached the store from where they were found. If not, whoever asked saves them.
+        left: the other tasks of the batch, for which there was no time.
     """
 
     tasks: Sequence[Task]
     outcomes: Sequence[Outcome]
     busy_s: float
     saved: bool
+    left: Sequence[Task]
 
 
 class Executor(Protocol):
@@ -45,7 +47,11 @@ class Executor(Protocol):
         ...
 
     def run(self, batches: Iterable[Sequence[Task]]) -> Iterator[BatchDone]:
-        """Each batch as it finishes. Batches are drawn lazily, so later ones can be sized by earlier ones."""
+        """Each batch as it finishes.
+
+        Batches are drawn lazily, so that later ones can be sized by earlier ones; and when no more come, once again
+        after each batch that finishes, since tasks may have been left.
+        """
         ...
 
     def close(self) -> None:

@@ -84,14 +84,15 @@ class RayExecutor:
             EnvironmentFailure: a batch failed again after its retries, or the cluster is gone.
         """
         waiting = iter(batches)
-        self._submit(itertools.islice(waiting, self.workers * _IN_FLIGHT_PER_WORKER))
+        self._fill(waiting)
         while self._pending:
             (finished,), _ = ray.wait(list(self._pending), num_returns=1)
             batch = self._pending.pop(finished)
             outcomes, busy_s, saved = _fetch(finished)
-            # The consumer hears of the result first: the size of the next batch follows from it.
-            yield BatchDone(batch, outcomes, busy_s, saved and self._saves)
-            self._submit(itertools.islice(waiting, 1))
+            done = len(outcomes)
+            # The consumer hears of the result first: the next batch follows from it.
+            yield BatchDone(batch[:done], outcomes, busy_s, saved and self._saves, batch[done:])
+            self._fill(waiting)
 
     def close(self) -> None:
         """Give up what is not finished; leave the cluster, and end it if this executor started it."""
@@ -100,8 +101,9 @@ class RayExecutor:
         self._pending.clear()
         self._session.close()
 
-    def _submit(self, batches: Iterable[Sequence[Task]]) -> None:
-        for batch in batches:
+    def _fill(self, waiting: Iterator[Sequence[Task]]) -> None:
+        room = self.workers * _IN_FLIGHT_PER_WORKER - len(self._pending)
+        for batch in itertools.islice(waiting, room):
             self._pending[self._solve.remote(batch, self._worker_url)] = batch
 
 
@@ -201,7 +203,7 @@ def _versions_there() -> dict[str, str]:
 
 
 def _solve_remotely(batch: Sequence[Task], store_url: str) -> tuple[Sequence[Outcome], float, bool]:
-    """Outcomes, how long they took in seconds, and whether the store has taken all of them."""
+    """Outcomes of the first tasks, how long they took in seconds, and whether the store has taken all of them."""
     store = _opened(store_url)
     refused = store.counters.refused
     done = solve_batch(batch, store)

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from lumenfarm import api
 from lumenfarm.cli import progress
+from lumenfarm.verify import Finding, VerifyReport
 
 # Linear programs to solve.
 SWING = "synth all-reduce-swing --gpus 16 --ports 2 --message 1MiB --method candidates --workers 0"
@@ -253,6 +255,16 @@ def test_force_replaces_the_output(lumenfarm, tmp_path) -> None:
     assert (tmp_path / "schedule.json").read_text() == "old"
     assert lumenfarm(f"{RD} -o schedule.json --force").code == 0
     assert json.loads((tmp_path / "schedule.json").read_text())["schema"] == "lumenfarm.schedule/1"
+
+
+def test_what_does_not_pass_verification_is_not_written(lumenfarm, tmp_path, monkeypatch) -> None:
+    report = VerifyReport((Finding("cost", ok=True, detail="well"), Finding("theta", ok=False, detail="too high")))
+    monkeypatch.setattr(api, "verify_schedule", lambda *_: report)
+    ended = lumenfarm(f"{RD} -o schedule.json --json")
+    assert ended.code == 3
+    assert ended.json["error"]["where"] == "theta"
+    assert "too high" in ended.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

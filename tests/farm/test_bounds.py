@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lumenfarm.bounds import hop_volume_bound, interval_bound, node_bound
 from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Fabric, Step, Topology
+from lumenfarm.port_bound import port_bound
 from lumenfarm.problem import Workload
 from lumenfarm.tasks.concurrent_flow import theta_row
 
@@ -54,6 +55,60 @@ def test_never_above_the_best_topology(steps, degree):
     problem = interval_of(4, degree, steps)
     bound = interval_bound(problem)
     assert bound.value <= best_by_enumeration(problem, 4, degree) * (1 + 1e-9)
+
+
+@given(
+    st.sampled_from([4, 5]),
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1.0, 2.0, 8.0])), min_size=1, max_size=4),
+    st.booleans(),
+)
+@settings(max_examples=30, deadline=None)
+def test_port_bound_is_never_above_the_best_topology(n, shifts, together):
+    """Shifts one a step, or all in one step: every GPU has the same partners up to names."""
+    matrices = [PairMatrix.shift(n, offset % n or 1, amount) for offset, amount in shifts]
+    if together:
+        matrices = [PairMatrix.from_dense(sum(matrix.dense() for matrix in matrices))]
+    problem = interval_of(n, 2, matrices)
+    assert port_bound(problem) <= best_by_enumeration(problem, n, 2) * (1 + 1e-9)
+
+
+def test_port_bound_of_two_partners():
+    """One circuit to each of two partners: half goes straight and half takes two hops, 2T >= 4 - T, for both."""
+    problem = interval_of(8, 2, [PairMatrix.shift(8, offset, 1.0) for offset in (1, 2)])
+    assert port_bound(problem) == pytest.approx(2 * 4 / 3, rel=1e-6)
+    assert hop_volume_bound(problem).value == pytest.approx(2.0)
+    assert interval_bound(problem).proof == "port-volume"
+
+
+def test_port_bound_of_one_partner_is_the_full_rate():
+    assert port_bound(interval_of(8, 2, [PairMatrix.shift(8, 3, 1.0)])) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_port_bound_says_nothing_about_unlike_gpus():
+    assert port_bound(interval_of(4, 2, [PairMatrix(4, [0, 1], [1, 2], 1.0)])) == 0.0
+
+
+@given(
+    st.lists(st.sampled_from([1.0, 2.0, 4.0]), min_size=6, max_size=6),
+    st.permutations(range(8)),
+)
+@settings(max_examples=20, deadline=None)
+def test_port_bound_does_not_know_names(weights, permutation):
+    plain = [PairMatrix.shift(8, 1 + index, weight) for index, weight in enumerate(weights[:3])]
+    renamed = [matrix.relabelled(np.array(permutation)) for matrix in plain]
+    assert port_bound(interval_of(8, 2, renamed)) == pytest.approx(port_bound(interval_of(8, 2, plain)), rel=1e-6)
+
+
+def test_port_bound_holds_for_good_topologies_of_64_gpus():
+    """Circulants of two displacements, against the bound of all six recursive doubling steps."""
+    demands = [PairMatrix.shift(64, 1 << i, 2.0**-i) for i in range(6)]
+    problem = interval_of(64, 2, demands)
+    bound = port_bound(problem)
+    assert bound > interval_of(64, 2, demands).weights[0] * 1.5
+    for a, b in ((1, 2), (1, 8), (2, 16), (1, 63), (4, 32)):
+        theta = np.array(theta_row(Topology.circulant(64, {a: 1, b: 1}), problem.patterns, (64,)).theta)
+        with np.errstate(divide="ignore"):
+            assert bound <= (np.array(problem.weights) / theta).sum()
 
 
 def test_recursive_doubling_on_one_port():

@@ -51,8 +51,18 @@ def test_a_batch_is_answered_in_order_and_saved():
     assert done.tasks == tasks
     assert list(done.outcomes) == [solve(task) for task in tasks]
     assert done.busy_s > 0
-    assert done.saved
+    assert (done.saved, done.left) == (True, [])
     assert [task.read(cache.load(task.key)) for task in tasks] == list(done.outcomes)
+
+
+def test_a_batch_ends_with_the_task_that_takes_too_long(monkeypatch):
+    monkeypatch.setattr("lumenfarm.tasks.work._LONGEST_S", 1e-12)
+    cache = ResultCache(MemoryStore())
+    tasks = [ring_task(5), ring_task(6), ring_task(7)]
+    done = solve_batch(tasks, cache)
+    assert (done.tasks, done.left) == (tasks[:1], tasks[1:])
+    assert list(done.outcomes) == [solve(tasks[0])]
+    assert list(cache.store.names()) == [tasks[0].key]
 
 
 def test_what_was_solved_before_a_failure_is_saved():
