@@ -34,7 +34,19 @@ def main(argv: Sequence[str]) -> None:
             if row.ports == 2 and not row.bad:
                 ratios.append(ratio)
             lines.append(_line(row, answer, ratio, seconds))
-    columns = ("collective", "MiB", "alpha", "delta", "alpha_r, us", "published, us", "k", "ours, us", "k", "ratio", "bound, us")
+    columns = (
+        "collective",
+        "MiB",
+        "alpha",
+        "delta",
+        "alpha_r, us",
+        "published, us",
+        "k",
+        "ours, us",
+        "k",
+        "ratio",
+        "bound, us",
+    )
     print(table((*columns, "gap", "proved among symmetric", "s"), lines))
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))

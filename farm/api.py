@@ -13,18 +13,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
 
 from lumenfarm import closed_form, collectives, families, formats
 from lumenfarm.cache.opening import open_cache
 from lumenfarm.cache.results import ResultCache, warn_by_log
 from lumenfarm.cayley import Space
 from lumenfarm.driver import Limits, Listener, Work, run
-from lumenfarm.errors import InputError, UnreachableError, unknown_word
+from lumenfarm.errors import InputError, unknown_word
 from lumenfarm.groups import index_two_subgroups, recognised
-from lumenfarm.model import Collective, Fabric, Pattern, Topology
+from lumenfarm.model import Collective, Fabric, Topology
 from lumenfarm.plan import Baselines, IntervalBounds, Plan
 from lumenfarm.planner import Planner, SpaceProof, Standing
 from lumenfarm.ports import Executor
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["default_workers", "load_candidates", "synthesize", "synthesize_shifts", "verify_schedule"]
 
 _FILE_PREFIX = "file:"
-_NO_CACHE = "none"
 # Each is a process of some hundred megabytes, and all are started at once.
 _WORKERS_A_CPU = 4
 _NO_WORK = Work(theta=0, solved=0, from_cache=0, left_out=0)
@@ -107,7 +103,6 @@ def synthesize(
         topologies = load_candidates(_default_families(workload) if candidates is None else candidates, workload)
         spaces = _spaces(workload) if chosen is Method.SYMMETRIC else ()
         planner = Planner(workload, topologies, spaces=spaces, initial=initial, effort=_EFFORT)
-        _check_reachable(topologies if initial is None else (*topologies, initial), workload)
         work = run(planner, store, make_executor, limits=limits, clock=time.monotonic, listen=listen or _ignore)
         plan, proofs = planner.plan(), planner.proofs()
     schedule = plan.schedule(_provenance(chosen, limits))
@@ -293,48 +288,6 @@ def _closed_form_plan(workload: Workload, initial: Topology | None) -> Plan:
     )
 
 
-def _check_reachable(topologies: Sequence[Topology], workload: Workload) -> None:
-    """Refuse a step that no topology can carry before anything is solved; most are known to be carried at a glance."""
-    missing = set(range(len(workload.patterns)))
-    for reachable in (_same_component, _path_exists):
-        for topology in topologies:
-            missing = {index for index in missing if not reachable(topology, workload.patterns[index]).all()}
-            if not missing:
-                return
-    step = int(np.flatnonzero(np.isin(workload.pattern_of_step, list(missing)))[0])
-    pattern = workload.patterns[workload.pattern_of_step[step]]
-    best = max(topologies, key=lambda topology: int(_path_exists(topology, pattern).sum()))
-    pair = int(np.flatnonzero(~_path_exists(best, pattern))[0])
-    source, destination = pattern.multiplicities.sources[pair], pattern.multiplicities.destinations[pair]
-    raise UnreachableError(
-        "candidates",
-        f"{best.label}: no path {source} -> {destination}",
-        f"a topology with a path for every pair of step {step + 1}",
-    )
-
-
-def _same_component(topology: Topology, pattern: Pattern) -> NDArray[np.bool_]:
-    """Whether each pair lies on a cycle of circuits, which in the usual topologies is the same as having a path."""
-    _, component = connected_components(_graph(topology), connection="strong")
-    pairs = pattern.multiplicities
-    same: NDArray[np.bool_] = component[pairs.sources] == component[pairs.destinations]
-    return same
-
-
-def _path_exists(topology: Topology, pattern: Pattern) -> NDArray[np.bool_]:
-    """Whether each pair has a path."""
-    pairs = pattern.multiplicities
-    sources, row = np.unique(pairs.sources, return_inverse=True)
-    hops = dijkstra(_graph(topology), indices=sources, unweighted=True)
-    found: NDArray[np.bool_] = np.isfinite(hops[row, pairs.destinations])
-    return found
-
-
-def _graph(topology: Topology) -> csr_array:
-    circuits = topology.circuits
-    return csr_array((circuits.values, (circuits.sources, circuits.destinations)), shape=(topology.n, topology.n))
-
-
 def _executor_maker(store: ResultCache, workers: int | None, address: str | None) -> Callable[[], Executor]:
     count = default_workers() if workers is None else workers
     if count < 0:
@@ -352,9 +305,7 @@ def _executor_maker(store: ResultCache, workers: int | None, address: str | None
             return LocalExecutor(store)
         from lumenfarm.tasks.ray_pool import RayExecutor
 
-        # Asked here, a store that cannot be written is one warning and not one of each worker.
-        url = store.url if store.probe() is None else _NO_CACHE
-        return RayExecutor(url, workers=count, address=address)
+        return RayExecutor(store.url, workers=count, address=address)
 
     return make
 

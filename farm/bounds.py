@@ -21,7 +21,7 @@ from lumenfarm.matrix import Floats, Ints
 from lumenfarm.port_bound import port_bound
 from lumenfarm.problem import IntervalProblem
 
-__all__ = ["Bound", "hop_volume_bound", "interval_bound", "node_bound"]
+__all__ = ["Bound", "hop_volume_bound", "interval_bound", "node_bound", "quick_bound"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,13 @@ class Bound:
 
 def interval_bound(problem: IntervalProblem) -> Bound:
     """The largest of the bounds; of equal ones the simplest."""
-    bounds = (node_bound(problem), hop_volume_bound(problem), Bound(port_bound(problem), "port-volume"))
+    bounds = (quick_bound(problem), Bound(port_bound(problem), "port-volume"))
+    return max(bounds, key=lambda bound: bound.value)
+
+
+def quick_bound(problem: IntervalProblem) -> Bound:
+    """The largest of the bounds that need no linear program."""
+    bounds = (node_bound(problem), hop_volume_bound(problem))
     return max(bounds, key=lambda bound: bound.value)
 
 

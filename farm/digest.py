@@ -85,7 +85,7 @@ def _encode_mapping(value: Mapping[Any, Canonical], out: bytearray) -> None:
 
 def _encode_array(value: NDArray[Any], out: bytearray) -> None:
     out += f"a{','.join(map(str, value.shape))}:".encode()
-    if value.dtype.kind in "iu":
+    if value.dtype.kind in "iu" and value.dtype != np.uint64:
         _tagged(b"I", np.ascontiguousarray(value, dtype="<i8").tobytes(), out)
     elif value.dtype.kind == "f":
         distinct, where = np.unique(value, return_inverse=True)

@@ -87,5 +87,5 @@ def unknown_word(field: str, word: str, options: Iterable[str]) -> InputError:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = "nothing" if value is None else repr(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."

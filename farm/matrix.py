@@ -49,7 +49,7 @@ class PairMatrix:
         if positive_int(n, field="gpus", minimum=2) > MAX_GPUS:
             raise InputError("gpus", n, f"at most {MAX_GPUS}")
         rows, columns = _ranks(sources, n, field), _ranks(destinations, n, field)
-        entries = np.broadcast_to(np.asarray(values, dtype=np.float64), rows.shape)
+        entries = _entries(values, len(rows), field)
         _check_entries(rows, columns, entries, field)
         keys, where = np.unique(rows * n + columns, return_inverse=True)
         sums = np.bincount(where, weights=entries, minlength=len(keys)).astype(np.float64)
@@ -68,6 +68,9 @@ class PairMatrix:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable: cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable: cannot delete {name!r}")
 
     @classmethod
     def shift(cls, n: int, offset: int, value: float) -> PairMatrix:
@@ -118,12 +121,12 @@ class PairMatrix:
     @cached_property
     def row_sums(self) -> Floats:
         """Sum over destinations, shape (n,)."""
-        return np.bincount(self.sources, weights=self.values, minlength=self.n).astype(np.float64)
+        return _frozen(np.bincount(self.sources, weights=self.values, minlength=self.n).astype(np.float64))
 
     @cached_property
     def column_sums(self) -> Floats:
         """Sum over sources, shape (n,)."""
-        return np.bincount(self.destinations, weights=self.values, minlength=self.n).astype(np.float64)
+        return _frozen(np.bincount(self.destinations, weights=self.values, minlength=self.n).astype(np.float64))
 
     @property
     def largest_sum(self) -> float:
@@ -151,7 +154,14 @@ class PairMatrix:
         return PairMatrix(self.n, self.sources, self.destinations, self.values * factor)
 
     def relabelled(self, permutation: Ints) -> PairMatrix:
-        """The same matrix after GPU u is renamed permutation[u]."""
+        """The same matrix after GPU u is renamed permutation[u].
+
+        Raises:
+            InputError: not a permutation of 0..n-1.
+        """
+        permutation = np.asarray(permutation)
+        if not np.array_equal(np.sort(permutation), np.arange(self.n)):
+            raise InputError("permutation", permutation.tolist(), f"each rank from 0 to {self.n - 1} once")
         return PairMatrix(self.n, permutation[self.sources], permutation[self.destinations], self.values)
 
     def shift_offset(self) -> int | None:
@@ -162,8 +172,24 @@ class PairMatrix:
         return int(offsets[0]) if (offsets == offsets[0]).all() and len(np.unique(self.sources)) == self.n else None
 
 
+def _frozen(array: Floats) -> Floats:
+    array.flags.writeable = False
+    return array
+
+
+def _entries(values: ArrayLike, count: int, field: str) -> Floats:
+    """``values`` as ``count`` numbers; a single number stands for as many."""
+    try:
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), (count,))
+    except (TypeError, ValueError) as error:
+        raise InputError(field, values, f"one number, or {count} numbers") from error
+
+
 def _ranks(ranks: ArrayLike, n: int, field: str) -> Ints:
-    array = np.asarray(ranks)
+    try:
+        array = np.asarray(ranks)
+    except ValueError as error:
+        raise InputError(field, ranks, "one list of whole ranks") from error
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(field, array.tolist(), "one list of whole ranks")
     whole = array.astype(np.int64)

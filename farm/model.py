@@ -19,7 +19,11 @@ from lumenfarm.units import finite, positive_int
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Collective", "Fabric", "Latency", "Origin", "Pattern", "Step", "Topology"]
+__all__ = ["MAX_PORTS", "Collective", "Fabric", "Latency", "Origin", "Pattern", "Step", "Topology"]
+
+MAX_PORTS = 2**20
+# A bit a second; slower links make times that no number holds.
+_SLOWEST_GBPS = 1e-9
 
 
 class Latency(enum.Enum):
@@ -45,7 +49,8 @@ class Fabric:
         latency: how hops are counted.
 
     Raises:
-        InputError: a value that is negative, not finite, or (degree, link_gbps) zero.
+        InputError: a value that is negative or not finite, no ports or more than MAX_PORTS, a link below 1e-9 Gb/s, a
+            latency that is no `Latency`.
     """
 
     degree: int
@@ -56,8 +61,11 @@ class Fabric:
     latency: Latency = Latency.CONGESTION
 
     def __post_init__(self) -> None:
-        positive_int(self.degree, field="ports")
-        object.__setattr__(self, "link_gbps", finite(self.link_gbps, field="link", strict=True))
+        if positive_int(self.degree, field="ports") > MAX_PORTS:
+            raise InputError("ports", self.degree, f"at most {MAX_PORTS}")
+        if not isinstance(self.latency, Latency):
+            raise InputError("latency", self.latency, "Latency.CONGESTION or Latency.SHORTEST")
+        object.__setattr__(self, "link_gbps", finite(self.link_gbps, field="link", minimum=_SLOWEST_GBPS))
         object.__setattr__(self, "alpha_ns", finite(self.alpha_ns, field="alpha"))
         object.__setattr__(self, "delta_ns", finite(self.delta_ns, field="delta"))
         object.__setattr__(self, "reconfig_delay_ns", finite(self.reconfig_delay_ns, field="reconfig-delay"))
@@ -204,7 +212,7 @@ class Step:
     def pattern(self, degree: int) -> Pattern:
         """k(u,v) = D(u,v)/m for ports d, to twelve significant digits."""
         demand = self.demand
-        multiplicities = round_significant(demand.values * (degree / demand.largest_sum))
+        multiplicities = round_significant(demand.values / demand.largest_sum * degree)
         return Pattern(PairMatrix(demand.n, demand.sources, demand.destinations, multiplicities))
 
 
@@ -243,6 +251,8 @@ class Collective:
     origin: Origin | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+        object.__setattr__(self, "dims", tuple(self.dims))
         if not self.steps:
             raise InputError("steps", 0, "at least one step")
         for step in self.steps:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lumenfarm import recurrence
-from lumenfarm.bounds import Bound, interval_bound
+from lumenfarm.bounds import Bound, interval_bound, quick_bound
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.model import Fabric, Latency, Topology
 from lumenfarm.problem import Workload
@@ -16,8 +16,8 @@ from lumenfarm.schedule import Contract, Provenance, Schedule, Segment, StepTimi
 
 __all__ = ["Baselines", "IntervalBounds", "Plan"]
 
-# With more intervals than this only the node bound is worked out.
-_MANY_INTERVALS = 4096
+# With more intervals than this no bound is worked out by linear programs, or none but the node bound.
+_SOME_INTERVALS, _MANY_INTERVALS = 210, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,19 @@ class IntervalBounds:
 
     @classmethod
     def of(cls, workload: Workload) -> IntervalBounds:
-        """The best known bound of each interval; the node bound alone if there are very many intervals."""
+        """The best bound of each interval that can be had in reasonable time."""
         bounds = cls(_node_bounds_ns(workload))
-        if len(workload) * (len(workload) + 1) // 2 > _MANY_INTERVALS:
+        intervals = len(workload) * (len(workload) + 1) // 2
+        if intervals > _MANY_INTERVALS:
             return bounds
+        bound_of = interval_bound if intervals <= _SOME_INTERVALS else quick_bound
         proofs = {}
         solved: dict[str, Bound] = {}
         for first in range(len(workload)):
             for stop in range(first + 1, len(workload) + 1):
                 problem = workload.interval(first, stop)
                 key = problem.key
-                solved[key] = solved.get(key) or interval_bound(problem)
+                solved[key] = solved.get(key) or bound_of(problem)
                 bounds.values_ns[first, stop] = workload.startup_ns(first, stop) + problem.scale_ns * solved[key].value
                 proofs[first, stop] = solved[key].proof
         return cls(bounds.values_ns, proofs)

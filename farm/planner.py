@@ -19,9 +19,10 @@ from lumenfarm.cayley import Space
 from lumenfarm.digest import digest
 from lumenfarm.errors import InputError, UnreachableError
 from lumenfarm.matrix import Floats
-from lumenfarm.model import Pattern, Topology
+from lumenfarm.model import Topology
 from lumenfarm.plan import IntervalBounds, Plan
 from lumenfarm.problem import THETA_FORMULATION, MetricRow, MetricTask, Outcome, Record, Task, ThetaTask, Workload
+from lumenfarm.reachability import check_reachable
 from lumenfarm.symmetric_search import SymmetricSearch
 from lumenfarm.versions import solver_versions
 
@@ -124,9 +125,15 @@ class Planner:
         return tuple(self._table.row_of)
 
     def next_round(self) -> tuple[Task, ...]:
-        """What has to be answered now; nothing when the search is over. To be called again when all of it is fed."""
+        """What has to be answered now; nothing when the search is over. To be called again when all of it is fed.
+
+        Raises:
+            UnreachableError: there are only candidates, and none connects every pair of some step.
+        """
         if not self._begun and self.candidates:
             self._begun = True
+            if not self._spaces:
+                check_reachable([task.topology for task in self.candidates], self.workload)
             return self._handed_out(self.candidates, None)
         if self._taken_over:
             tasks, self._taken_over = self._taken_over, ()
@@ -266,19 +273,9 @@ class Planner:
         return self.bounds.schedule_ns(self.workload.fabric, has_initial=self.initial is not None)
 
     def _check_carried(self) -> None:
-        missing = np.flatnonzero(~self._table.carried()[self.workload.pattern_of_step])
-        if not len(missing):
-            return
-        step = int(missing[0])
-        pattern = self.workload.patterns[self.workload.pattern_of_step[step]]
-        theta, _ = self._table.arrays()
-        closest = self.topologies[int(theta.sum(axis=1).argmax())]
-        source, destination = _lost_pair(closest, pattern)
-        raise UnreachableError(
-            "candidates",
-            f"{closest.label}: no path {source} -> {destination}",
-            f"a topology with a path for every pair of step {step + 1}",
-        )
+        if not self.carried:
+            check_reachable(self.topologies, self.workload)
+            raise UnreachableError("candidates", self.done, "an answer for every topology; some are still missing")
 
 
 class _Table:
@@ -363,13 +360,3 @@ def _check_fits(topology: Topology, workload: Workload) -> None:
         raise InputError(f"topology {topology.label}", topology.n, f"{workload.collective.n} GPUs")
     if topology.degree > workload.fabric.degree:
         raise InputError(f"topology {topology.label}", topology.degree, f"at most {workload.fabric.degree} ports a GPU")
-
-
-def _lost_pair(topology: Topology, pattern: Pattern) -> tuple[int, int]:
-    import networkx as nx
-
-    graph = topology.to_networkx()
-    for source, destination, _ in pattern.multiplicities.items():
-        if not nx.has_path(graph, source, destination):
-            return source, destination
-    raise UnreachableError("candidates", topology.label, "an answer for every topology; some are still missing")

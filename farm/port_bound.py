@@ -1,10 +1,10 @@
 """Whole ports against flow: what the circuits at one GPU let any topology do (model section 8).
 
-Let every GPU have the same partners up to their names, K(i,p) to partner p in pattern i, and let m_c(p) be the circuits to
-partner p when a GPU's ports are spent in way c. Of the traffic to a direct partner at most min(K, T_i*m) goes straight,
-the rest takes two hops or more; of the other partners at most nu*d are two hops away for nu distinct neighbours,
-nu*(d + d^2) within three, and so on. Traffic times hops fits into the circuits, so with pi_c the share of GPUs that
-spend their ports in way c, and T_i = 1/theta_i >= 1:
+Let every GPU have the same partners up to their names, K(i,p) to partner p in pattern i, and let m_c(p) be the
+circuits to partner p when a GPU's ports are spent in way c. Of the traffic to a direct partner at most min(K, T_i*m)
+goes straight, the rest takes two hops or more; of the other partners at most nu*d are two hops away for nu distinct
+neighbours, nu*(d + d^2) within three, and so on. Traffic times hops fits into the circuits, so with pi_c the share of
+GPUs that spend their ports in way c, and T_i = 1/theta_i >= 1:
 
     d*T_i >= sum_c [ sum_{p direct} (2*K*pi_c - D_icp) + sum_{p other} K*(L*pi_c - sum_{l=2..L-1} e_lcp) ]
     D_icp <= K*pi_c,   D_icp <= m_c(p)*tau_ic,   pi_c <= tau_ic,   sum_c tau_ic = T_i,   sum_c pi_c = 1
@@ -30,14 +30,14 @@ from lumenfarm.problem import IntervalProblem
 
 __all__ = ["port_bound"]
 
-# Ways to spend the ports of a GPU beyond which the program would be too large.
-_MANY_WAYS = 512
+# Patterns times ways to spend the ports of a GPU beyond which the program takes too long.
+_LARGE = 1024
 # No variable of a schedule worth having is larger; the bound says nothing about others.
 _LARGEST = 1e4
 
 
 def port_bound(problem: IntervalProblem) -> float:
-    """A lower bound on sum_i w_i/theta_i; 0 where GPUs have different partners, or there are too many ways.
+    """A lower bound on sum_i w_i/theta_i; 0 where GPUs have different partners, or too many of them.
 
     The better of what the senders' and what the receivers' ports say.
     """
@@ -78,7 +78,7 @@ class _Program:
 
 def _bound(problem: IntervalProblem, profile: Floats) -> float:
     ways = math.comb(profile.shape[1] + problem.degree - 1, problem.degree)
-    if problem.degree == 1 or ways > _MANY_WAYS:
+    if problem.degree == 1 or ways * len(problem.patterns) > _LARGE:
         return 0.0
     weights = np.array(problem.weights)
     value = _program(weights, profile, problem.degree).safe_optimum()

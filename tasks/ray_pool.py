@@ -63,6 +63,7 @@ class RayExecutor:
         self._saves = store_url != MemoryStore.url
         self._worker_url = store_url if self._saves else NullStore.url
         self._pending: dict[Any, Sequence[Task]] = {}
+        self._shared = ray.is_initialized()
         self._solve = ray.remote(num_cpus=1, max_retries=_RETRIES)(_solve_remotely)
         with contextlib.ExitStack() as session:
             if not ray.is_initialized():
@@ -96,8 +97,10 @@ class RayExecutor:
 
     def close(self) -> None:
         """Give up what is not finished; leave the cluster, and end it if this executor started it."""
-        for reference in self._pending:
-            ray.cancel(reference, force=True)
+        if self._shared:
+            # Elsewhere the end of the session ends its tasks, and a cancellation that meets it can abort the process.
+            for reference in self._pending:
+                ray.cancel(reference, force=True)
         self._pending.clear()
         self._session.close()
 

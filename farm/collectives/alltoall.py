@@ -9,7 +9,8 @@ __all__ = ["ALL_TO_ALL"]
 
 def _stepwise(request: Request) -> Rounds:
     """Step i, from 1, is the shift by i (model section 10)."""
-    return tuple((ShiftStep(offset, request.message_bytes / request.n),) for offset in range(1, request.n))
+    count = request.steps(request.n - 1)
+    return tuple((ShiftStep(offset, request.message_bytes / request.n),) for offset in range(1, count + 1))
 
 
 def _at_once(request: Request) -> Rounds:

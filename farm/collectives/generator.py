@@ -10,11 +10,13 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from lumenfarm.errors import InputError
-from lumenfarm.matrix import PairMatrix
+from lumenfarm.matrix import MAX_GPUS, PairMatrix
 from lumenfarm.model import Step
 from lumenfarm.units import MAX_BYTES, finite, positive_int
 
 __all__ = [
+    "MAX_PAIRS",
+    "MAX_STEPS",
     "Builder",
     "Generator",
     "Request",
@@ -26,6 +28,10 @@ __all__ = [
     "steps_of",
     "whole_and_halves",
 ]
+
+# The partition recurrence needs steps^2 numbers, and each pair of a demand some tens of bytes.
+MAX_STEPS = 2**14
+MAX_PAIRS = 2**26
 
 Item = TypeVar("Item")
 Steps: TypeAlias = tuple[Step, ...]
@@ -71,6 +77,8 @@ class Request:
             raise InputError("dims", self.dims, "at least one dimension")
         for size in self.dims:
             positive_int(size, field="gpus" if len(self.dims) == 1 else "dims", minimum=2)
+        if self.n > MAX_GPUS:
+            raise InputError("gpus", self.n, f"at most {MAX_GPUS}")
         finite(self.message_bytes, field="message", strict=True)
         if self.message_bytes > MAX_BYTES / self.n:
             raise InputError("message", self.message_bytes, f"a size below 2**63 bytes for {self.n} GPUs together")
@@ -83,6 +91,16 @@ class Request:
     def n(self) -> int:
         """Number of GPUs."""
         return math.prod(self.dims)
+
+    def steps(self, count: int) -> int:
+        """``count``, if a schedule of so many steps can be made.
+
+        Raises:
+            InputError: more than MAX_STEPS.
+        """
+        if count > MAX_STEPS:
+            raise InputError("gpus", self.n, f"a size with at most {MAX_STEPS} steps; these are {count}")
+        return count
 
 
 Builder: TypeAlias = Callable[[Request], tuple[Item, ...]]
@@ -134,8 +152,18 @@ def whole_and_halves(
 
 
 def steps_of(n: int, rounds: Rounds) -> Steps:
-    """One step for each round; equal rounds share one Step."""
-    distinct = {shifts: _step_of(n, shifts) for shifts in dict.fromkeys(rounds)}
+    """One step for each round; equal rounds share one Step.
+
+    Raises:
+        InputError: demands of more than MAX_PAIRS pairs in all.
+    """
+    different = dict.fromkeys(rounds)
+    pairs = n * sum(map(len, different))
+    if pairs > MAX_PAIRS:
+        raise InputError(
+            "gpus", n, f"a size with at most {MAX_PAIRS} pairs in all its different steps; these are {pairs}"
+        )
+    distinct = {shifts: _step_of(n, shifts) for shifts in different}
     return tuple(distinct[shifts] for shifts in rounds)
 
 

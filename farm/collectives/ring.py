@@ -12,7 +12,7 @@ __all__ = ["RING"]
 
 def _scatter(request: Request) -> Rounds:
     """n-1 steps of m/n bytes to u + 1 (Patarasuk and Yuan, JPDC 2009)."""
-    return ((ShiftStep(1, request.message_bytes / request.n),),) * (request.n - 1)
+    return ((ShiftStep(1, request.message_bytes / request.n),),) * request.steps(request.n - 1)
 
 
 RING = whole_and_halves(

@@ -36,7 +36,7 @@ def cells(line):
 
 
 def test_every_benchmark_is_tested_here():
-    tested = {"cache_throughput.py", "demo_job.py", "theta_rungs.py"}
+    tested = {"cache_throughput.py", "demo_job.py", "published_rows.py", "theta_rungs.py"}
     assert {path.name for path in FOLDER.glob("*.py")} == tested | {"common.py"}
 
 
@@ -54,6 +54,12 @@ def test_warm_demo_job_solves_nothing_and_never_imports_ray():
     assert int(warm["from cache"]) > 0
     assert warm["Ray"] == "never imported"
     assert warm["imports"] != "0%", "the import timer was not read"
+
+
+def test_published_rows_are_reached():
+    rows = rows_of(lines_of("published_rows.py"), "collective")
+    assert len(rows) == 3
+    assert all(float(row["ratio"]) <= 1.0001 for row in rows)
 
 
 def test_theta_rungs_agree():

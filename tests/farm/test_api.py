@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import networkx as nx
@@ -17,7 +15,6 @@ from scipy.optimize import linprog
 
 import lumenfarm
 from lumenfarm import api
-from lumenfarm.cache.opening import open_cache
 from lumenfarm.errors import InputError, UnreachableError
 from lumenfarm.families import DEFAULT_FAMILIES, FAMILIES
 from lumenfarm.formats import dump_topologies
@@ -25,7 +22,6 @@ from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Fabric, Latency, Step, Topology
 from lumenfarm.planner import Standing
 from lumenfarm.problem import Workload
-from lumenfarm.tasks.local_pool import LocalExecutor
 
 FABRIC = Fabric(2, link_gbps=80, alpha_ns=100, delta_ns=250, reconfig_delay_ns=900)
 SWING = lumenfarm.generate("all-reduce-swing", gpus=8, message_bytes=2**16)
@@ -237,7 +233,7 @@ def test_a_path_counts_even_where_there_is_no_way_back() -> None:
 
 
 def test_an_unreachable_pair_is_named_before_anything_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(api, "run")
+    monkeypatch.delattr("lumenfarm.tasks.local_pool.LocalExecutor")
     up = Step(PairMatrix(5, [0], [3], [100.0]))
     both = Step(PairMatrix(5, [0, 4], [3, 2], [100.0, 100.0]))
     with pytest.raises(UnreachableError, match=r"every pair of step 2, got 'chain: no path 4 -> 2'"):
@@ -300,28 +296,6 @@ def test_a_cache_in_trouble_is_one_warning(tmp_path: Path) -> None:
     assert found.cost_ns == synthesize(SWING, FABRIC, method="candidates").cost_ns
     assert len(said) == 1
     assert str(tmp_path / "cache") in said[0]
-
-
-@pytest.mark.parametrize(("blocked", "handed_on"), [(False, "the folder"), (True, "none")])
-def test_workers_get_a_store_only_if_it_can_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocked: bool, handed_on: str
-) -> None:
-    """So that the one warning is that of this process."""
-    folder, urls, said = tmp_path / "cache", list[str](), list[str]()
-
-    def executor(url: str, *, workers: int, address: str | None) -> LocalExecutor:
-        urls.append(url)
-        assert (workers, address) == (3, None)
-        return LocalExecutor(open_cache(url))
-
-    pool = ModuleType("pool")
-    pool.RayExecutor = executor  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "lumenfarm.tasks.ray_pool", pool)
-    if blocked:
-        folder.write_text("in the way")
-    synthesize(SWING, FABRIC, method="candidates", cache=str(folder), workers=3, warn=said.append)
-    assert urls == [handed_on.replace("the folder", folder.as_uri())]
-    assert len(said) == int(blocked)
 
 
 def test_verification_generates_the_collective_again_or_asks_for_it() -> None:

@@ -50,7 +50,7 @@ def demands(draw, n=4):
 
 
 @given(demands(), st.sampled_from([1, 2]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_never_above_the_best_topology(steps, degree):
     problem = interval_of(4, degree, steps)
     bound = interval_bound(problem)
@@ -58,11 +58,11 @@ def test_never_above_the_best_topology(steps, degree):
 
 
 @given(
-    st.sampled_from([4, 5]),
+    st.just(4),
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1.0, 2.0, 8.0])), min_size=1, max_size=4),
     st.booleans(),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20)
 def test_port_bound_is_never_above_the_best_topology(n, shifts, together):
     """Shifts one a step, or all in one step: every GPU has the same partners up to names."""
     matrices = [PairMatrix.shift(n, offset % n or 1, amount) for offset, amount in shifts]
@@ -92,7 +92,7 @@ def test_port_bound_says_nothing_about_unlike_gpus():
     st.lists(st.sampled_from([1.0, 2.0, 4.0]), min_size=6, max_size=6),
     st.permutations(range(8)),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_port_bound_does_not_know_names(weights, permutation):
     plain = [PairMatrix.shift(8, 1 + index, weight) for index, weight in enumerate(weights[:3])]
     renamed = [matrix.relabelled(np.array(permutation)) for matrix in plain]

@@ -53,7 +53,7 @@ def test_space_is_all_symmetric_topologies(name, gpus, degree):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_potentials_bound_theta_of_every_topology(data):
     name = data.draw(st.sampled_from(["all-reduce-swing", "all-reduce-rd", "all-reduce-rd-exchange"]))
     patterns, found = groups(name, 8, 2)
@@ -73,7 +73,7 @@ def test_any_potentials_bound_theta_of_every_topology(data):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_potentials_of_a_solved_topology_are_tight_there(data):
     name = data.draw(st.sampled_from(["all-reduce-swing", "all-reduce-rd", "all-to-all-direct"]))
     patterns, found = groups(name, 8, 2)
@@ -98,7 +98,7 @@ def test_every_topology_of_a_space_is_preserved():
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_twins_are_images_with_the_same_theta(data):
     patterns, found = groups(data.draw(st.sampled_from(["all-reduce-swing", "all-reduce-rd"])), 8, 2)
     space = Space(data.draw(st.sampled_from(found[1:])), 2)

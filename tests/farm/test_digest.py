@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lumenfarm.digest import canonical_bytes, digest, round_significant
@@ -88,7 +88,6 @@ VALUES = st.recursive(
 @example(np.array([1, 2]), np.array([1.0, 2.0]))
 @example(np.zeros((2, 0)), np.zeros((0, 2)))
 @example(np.array([1.0, 2.0, 1.0]), np.array([1.0, 2.0, 2.0]))
-@settings(deadline=None)
 def test_bytes_are_equal_exactly_when_values_are(one, other):
     mine, theirs = canonical_bytes(one), canonical_bytes(other)
     assert (mine == theirs) == (normal(one) == normal(other))
@@ -98,7 +97,6 @@ def test_bytes_are_equal_exactly_when_values_are(one, other):
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(-4, 4))
-@settings(deadline=None)
 def test_floats_collide_up_to_twelve_digits(number, ulps):
     other = number
     for _ in range(abs(ulps)):
@@ -121,7 +119,6 @@ def test_rounding_noise_changes_nothing(rounding_noise):
 
 
 @given(st.lists(NUMBERS, max_size=6))
-@settings(deadline=None)
 def test_layout_in_memory_changes_nothing(numbers):
     array = np.array([numbers, numbers], dtype=np.float64)
     assert canonical_bytes(np.asfortranarray(array)) == canonical_bytes(array)
@@ -154,7 +151,6 @@ def test_an_array_worked_out_by_hand():
 
 
 @given(st.text(max_size=5), st.text(max_size=5))
-@settings(deadline=None)
 def test_kind_and_names_of_fields_count(kind, other):
     assert (digest(kind, a=1) == digest(other, a=1)) == (kind == other)
     assert digest(kind, a=1) != digest(kind, b=1)
@@ -182,14 +178,12 @@ def test_digests_do_not_change_with_the_process():
 
 
 @given(st.lists(st.floats(1e-200, 1e200), min_size=1))
-@settings(deadline=None)
 def test_rounding_to_twelve_digits(values):
     for value, found in zip(values, round_significant(np.array(values)).tolist(), strict=True):
         assert found == pytest.approx(float(TWELVE.create_decimal(Decimal(value))), rel=1e-15)
 
 
 @given(st.integers(1, 10**11), st.integers(-20, 20), st.integers(-3, 3))
-@settings(deadline=None)
 def test_rounding_makes_equals_out_of_what_differs_by_noise(digits, exponent, ulps):
     value = digits * 10.0**exponent
     noisy = value

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumenfarm.errors import InputError
@@ -37,7 +37,6 @@ def summed(n, triples):
 
 
 @given(entries())
-@settings(deadline=None)
 def test_equals_the_dense_matrix(given_entries):
     n, triples = given_entries
     matrix, full = made(n, triples), summed(n, triples)
@@ -50,7 +49,6 @@ def test_equals_the_dense_matrix(given_entries):
 
 
 @given(entries())
-@settings(deadline=None)
 def test_entries_are_positive_in_row_major_order_and_each_pair_once(given_entries):
     matrix = made(*given_entries)
     pairs = [(source, destination) for source, destination, _ in matrix.items()]
@@ -59,7 +57,6 @@ def test_entries_are_positive_in_row_major_order_and_each_pair_once(given_entrie
 
 
 @given(entries(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_order_of_entries_changes_nothing(given_entries, random):
     n, triples = given_entries
     shuffled = random.sample(triples, len(triples))
@@ -68,7 +65,6 @@ def test_order_of_entries_changes_nothing(given_entries, random):
 
 
 @given(entries(), entries())
-@settings(deadline=None)
 def test_equality_is_by_content(one, other):
     mine, theirs = made(*one), made(*other)
     same = mine.n == theirs.n and np.allclose(mine.dense(), theirs.dense(), rtol=1e-12, atol=0)
@@ -86,7 +82,6 @@ def test_rounding_noise_makes_no_difference_but_more_does():
 
 
 @given(entries(), st.data())
-@settings(deadline=None)
 def test_relabelling_is_a_permutation_of_rows_and_columns(given_entries, data):
     matrix = made(*given_entries)
     permutation = np.array(data.draw(st.permutations(range(matrix.n))))
@@ -97,14 +92,12 @@ def test_relabelling_is_a_permutation_of_rows_and_columns(given_entries, data):
 
 
 @given(entries(), st.sampled_from([0.5, 3.0, 1e-6]))
-@settings(deadline=None)
 def test_scaling(given_entries, factor):
     matrix = made(*given_entries)
     np.testing.assert_allclose(matrix.scaled(factor).dense(), matrix.dense() * factor, rtol=1e-15)
 
 
 @given(st.integers(2, 9), st.integers(-20, 20), VALUES)
-@settings(deadline=None)
 def test_shift(n, offset, value):
     if offset % n == 0:
         with pytest.raises(InputError, match="pairs of two different GPUs"):
@@ -119,7 +112,6 @@ def test_shift(n, offset, value):
 
 
 @given(st.permutations(range(6)))
-@settings(deadline=None)
 def test_permutation(permutation):
     matrix = PairMatrix.from_permutation(permutation, 2.0)
     expected = np.zeros((6, 6))
@@ -149,7 +141,6 @@ def test_a_shift_survives_rounding_noise():
 
 
 @given(entries())
-@settings(deadline=None)
 def test_pickles_and_prints(given_entries):
     matrix = made(*given_entries)
     again = pickle.loads(pickle.dumps(matrix))  # noqa: S301 - our own bytes
@@ -225,7 +216,6 @@ def test_the_largest_total_is_allowed():
 
 
 @given(entries(), st.data())
-@settings(deadline=None)
 def test_some_rows_in_full(given_entries, data):
     matrix = made(*given_entries)
     ranks = np.array(data.draw(st.lists(st.integers(0, matrix.n - 1), unique=True)), dtype=np.int64)

@@ -7,7 +7,7 @@ import pickle
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumenfarm.errors import InputError
@@ -67,7 +67,6 @@ def test_fabric_delays_may_be_zero():
 
 
 @given(st.integers(2, 8), st.dictionaries(st.integers(-9, 9), st.integers(1, 3), max_size=3))
-@settings(deadline=None)
 def test_circulant(n, offsets):
     topology = Topology.circulant(n, offsets)
     expected = np.zeros((n, n))
@@ -84,7 +83,6 @@ def test_circulant_is_called_by_its_offsets():
 
 
 @given(st.integers(2, 6), st.data())
-@settings(deadline=None)
 def test_arcs_given_twice_add_up_and_come_back_in_order(n, data):
     rank = st.integers(0, n - 1)
     arc = st.tuples(rank, rank, st.integers(1, 3)).filter(lambda each: each[0] != each[1])
@@ -138,7 +136,6 @@ def test_bad_input(make, message):
 
 
 @given(demands(), st.integers(1, 4))
-@settings(deadline=None)
 def test_chunk_is_what_the_busiest_port_carries(full, degree):
     step = Step(PairMatrix.from_dense(full))
     busiest = max(*full.sum(axis=0), *full.sum(axis=1))
@@ -150,7 +147,6 @@ def test_chunk_is_what_the_busiest_port_carries(full, degree):
 
 
 @given(demands(WHOLE_AMOUNTS), st.sampled_from([0.125, 3.0, 1e6 / 7]))
-@settings(deadline=None)
 def test_patterns_have_no_scale(full, factor):
     step = Step(PairMatrix.from_dense(full))
     scaled = Step(PairMatrix.from_dense(full * factor))
@@ -166,7 +162,6 @@ def test_patterns_differ_by_degree_and_by_demand():
 
 
 @given(st.permutations(range(6)))
-@settings(deadline=None)
 def test_relabelling_a_collective(permutation):
     permutation = np.array(permutation)
     renamed = JOB.relabelled(permutation)
@@ -200,7 +195,6 @@ def test_the_chunk_of_a_file_costs_nothing():
 
 
 @given(demands(WHOLE_AMOUNTS))
-@settings(deadline=None)
 def test_topologies_and_patterns_are_equal_by_content(full):
     matrix = PairMatrix.from_dense(full)
     assert Topology(matrix, "a") == Topology(PairMatrix.from_dense(full), "b")

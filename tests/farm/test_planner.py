@@ -43,7 +43,7 @@ def by_enumeration(workload, topologies, initial=None):
     time = np.full((len(topologies), len(workload)), np.inf)
     for g, topology in enumerate(topologies):
         for i, step in enumerate(workload.collective.steps):
-            row = solve(Planner(workload, [topology]).next_round()[0])
+            row = solve(Planner(workload, [topology]).candidates[0])
             theta = row.theta[workload.pattern_of_step[i]]
             if theta == 0:
                 continue
@@ -105,10 +105,16 @@ def test_baselines():
     assert plan.cost_ns <= min(plan.baselines.static_ns, plan.baselines.every_step_ns) * (1 + 1e-12)
 
 
-def test_unreachable_pair_is_named():
-    workload = job()
-    planner = answered(Planner(workload, [Topology.circulant(8, {2: 1})]))
+def test_unreachable_pair_is_named_before_anything_is_asked():
+    planner = Planner(job(), [Topology.circulant(8, {2: 1})])
     with pytest.raises(UnreachableError, match=r"every pair of step 1, got 'circulant\{\+2\}: no path 0 -> 1'"):
+        planner.next_round()
+
+
+def test_no_plan_before_there_are_answers():
+    planner = Planner(job(), few(job()))
+    planner.next_round()
+    with pytest.raises(UnreachableError, match="some are still missing"):
         planner.plan()
 
 

@@ -145,7 +145,7 @@ RECORDS = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["found", "proofs"]), RECORDS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_record_is_taken_over_or_refused(record):
     planner = new_planner(workload())
     try:

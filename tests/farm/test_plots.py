@@ -194,7 +194,7 @@ def convex_curves(draw: st.DrawFn) -> dict[int, float]:
     return {steps - 1 - i: float(base + sum(rises[:i])) for i in range(steps)}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(curve=convex_curves(), own_ns=st.sampled_from([0.0, 1.0, 1e3, 1e5, 1e7]))
 def test_the_bound_drawn_is_never_above_the_optimum(
     tmp_path_factory: pytest.TempPathFactory, curve: dict[int, float], own_ns: float

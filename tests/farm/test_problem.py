@@ -49,7 +49,7 @@ def shifts(offsets, message_bytes=4096.0, gpus=16):
 
 
 @given(STEPS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_every_step_has_its_pattern_and_every_pattern_a_step(steps):
     job = workload(steps)
     assert len(job) == len(steps)
@@ -61,13 +61,13 @@ def test_every_step_has_its_pattern_and_every_pattern_a_step(steps):
 
 
 @given(STEPS, st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_order_inside_an_interval_is_irrelevant(steps, random):
     assert whole(random.sample(steps, len(steps))).key == whole(steps).key
 
 
 @given(STEPS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_equal_patterns_merge_and_their_weights_add(steps):
     interval = whole(steps)
     expected = {}
@@ -81,13 +81,13 @@ def test_equal_patterns_merge_and_their_weights_add(steps):
 
 
 @given(STEPS, st.integers(1, 4))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_repeated_interval_is_the_same_problem(steps, times):
     assert whole(steps * times).key == whole(steps).key
 
 
 @given(STEPS, st.sampled_from([0.0, 1.0, 1e6]), st.sampled_from([0.0, 9.0]))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_reconfiguration_delay_and_startup_never_enter(steps, reconfig_delay_ns, alpha_ns):
     other = dataclasses.replace(FABRIC, reconfig_delay_ns=reconfig_delay_ns, alpha_ns=alpha_ns)
     assert whole(steps, other) == whole(steps)
@@ -95,7 +95,7 @@ def test_reconfiguration_delay_and_startup_never_enter(steps, reconfig_delay_ns,
 
 
 @given(STEPS, st.sampled_from([0.125, 3.0, 1000.0]))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_only_ratios_of_weights_matter(steps, factor):
     larger = [Step(step.demand.scaled(factor)) for step in steps]
     scaled = whole(larger, dataclasses.replace(FABRIC, delta_ns=4.0 * factor))
@@ -124,7 +124,7 @@ def whole_of(steps, fabric):
 
 
 @given(st.integers(1, 6), st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_an_interval_across_the_turn_of_an_all_reduce_has_half_as_many_patterns(rounds, data):
     """Reduce-scatter with halving amounts, then all-gather with the same steps in reverse."""
     gpus = 2 ** (rounds + 1)
@@ -141,7 +141,7 @@ def test_an_interval_across_the_turn_of_an_all_reduce_has_half_as_many_patterns(
 
 
 @given(STEPS, st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_intervals_are_those_of_their_steps_alone(steps, data):
     first = data.draw(st.integers(0, len(steps) - 1))
     stop = data.draw(st.integers(first + 1, len(steps)))
@@ -183,7 +183,7 @@ def test_times_against_a_hand_computation(latency, delta_ns):
 
 
 @given(STEPS, st.sampled_from(Latency), st.data())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_the_interval_problem_is_the_time_of_its_steps(steps, latency, data):
     """Startup and scale*sum of w/theta together are exact for congestion, a bound from below for shortest paths."""
     job = workload(steps, dataclasses.replace(FABRIC, latency=latency))
@@ -240,7 +240,7 @@ def test_a_request_can_be_read():
 
 
 @given(st.lists(st.sampled_from([(1.0, 1.0), (0.5, 2.0), (0.0, math.inf), (1 / 3, 5.0)]), min_size=2, max_size=2))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_row_survives_its_record(pairs):
     row = ThetaRow(*zip(*pairs, strict=True), solves=3)
     record = json.loads(json.dumps(row.to_record()))

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumenfarm.errors import InputError
@@ -82,7 +82,6 @@ def test_the_topology_of_each_step():
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 5)), max_size=4))
-@settings(deadline=None)
 def test_segments_have_to_cover_the_steps_once_and_in_order(cuts):
     segments = tuple(segment(first, stop, 0) for first, stop in cuts)
     covered = [step for first, stop in cuts for step in range(first, stop)]

@@ -660,7 +660,7 @@ def normalised(demand: PairMatrix, degree: int) -> PairMatrix:
     return demand.scaled(degree / busiest(demand))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.one_of(networks(), turned_networks()))
 def test_theta_agrees_with_a_program_over_pairs(network: tuple[Topology, PairMatrix]) -> None:
     topology, demand = network
@@ -677,7 +677,7 @@ def test_theta_agrees_with_a_program_over_pairs(network: tuple[Topology, PairMat
         assert (proof.shipped, proof.allowed, proof.hops) == (0.0, 0.0, math.inf)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.one_of(networks(), turned_networks()), st.integers(0, 2**32 - 1), st.sampled_from([1e-9, 1e-2, 1.0, math.nan])
 )

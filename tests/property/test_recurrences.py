@@ -77,7 +77,6 @@ def brute_curve(costs: Floats, pinned: Floats | None) -> list[float]:
 
 
 @given(interval_tables(whole_or_infinite))
-@settings(deadline=None)
 def test_the_curve_is_the_best_of_all_partitions(table: tuple[Floats, Floats | None]) -> None:
     costs, pinned = table
     expected = brute_curve(costs, pinned)
@@ -88,7 +87,6 @@ def test_the_curve_is_the_best_of_all_partitions(table: tuple[Floats, Floats | N
 
 
 @given(interval_tables(whole_or_infinite))
-@settings(deadline=None)
 def test_the_boundaries_cost_what_the_curve_says(table: tuple[Floats, Floats | None]) -> None:
     costs, pinned = table
     curve = partition(costs, pinned_ns=pinned)
@@ -106,7 +104,6 @@ def test_the_boundaries_cost_what_the_curve_says(table: tuple[Floats, Floats | N
 
 
 @given(interval_tables(st.one_of(real, real, st.just(math.inf))), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_the_envelope_is_the_best_partition_at_two_hundred_delays(
     table: tuple[Floats, Floats | None], seed: int
 ) -> None:
@@ -141,7 +138,6 @@ def at(pieces: Sequence[EnvelopePiece], alpha_r_ns: float) -> float:
 
 
 @given(tables(whole_or_infinite, st.integers(1, 4), st.integers(1, 6)))
-@settings(deadline=None)
 def test_interval_costs_are_the_least_sums(times: Floats) -> None:
     costs, choice = interval_costs(times)
     for first, stop in product(range(times.shape[1]), range(times.shape[1] + 1)):
@@ -195,7 +191,7 @@ def price(
 
 
 @given(recurrences())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_sequence_is_the_best_of_all_sequences(recurrence: Recurrence) -> None:
     times, (transition, moves), windows, initial = recurrence
     paths = product(range(times.shape[0]), repeat=times.shape[1])
@@ -210,7 +206,6 @@ def test_the_sequence_is_the_best_of_all_sequences(recurrence: Recurrence) -> No
 
 
 @given(tables(whole, st.integers(1, 4), st.integers(1, 5)), st.booleans(), st.lists(real, min_size=10, max_size=10))
-@settings(deadline=None)
 def test_the_envelope_of_a_table_is_its_recurrence_at_every_tau(
     times: Floats, starts_on_first: bool, taus: list[float]
 ) -> None:
@@ -226,7 +221,6 @@ def test_the_envelope_of_a_table_is_its_recurrence_at_every_tau(
 
 
 @given(tables(whole_or_infinite, st.integers(1, 4), st.integers(1, 6)), st.randoms())
-@settings(deadline=None)
 def test_the_order_of_the_candidates_changes_no_cost(times: Floats, random: Random) -> None:
     order = list(range(len(times)))
     random.shuffle(order)

@@ -63,7 +63,7 @@ def networks(draw):
 
 
 @given(networks())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_equals_a_program_over_all_paths(network):
     topology, pattern = network
     row = theta_row(topology, [pattern], (topology.n,))
@@ -71,7 +71,7 @@ def test_equals_a_program_over_all_paths(network):
 
 
 @given(networks())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_sandwich_holds_theta(network):
     topology, pattern = network
     plain = OrbitNetwork(topology, Symmetry(topology.n))
@@ -86,7 +86,7 @@ def test_sandwich_holds_theta(network):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_symmetric_program_equals_plain_program(data):
     """Rung 2 = rung 3 on circulants, with shifts, XOR exchanges and Swing steps as demands."""
     n = data.draw(st.sampled_from([4, 6, 8, 12, 16]))

@@ -66,7 +66,7 @@ def test_dims_do_not_change_what_follows_the_ranks(name: str) -> None:
 
 
 @given(data=st.data(), message=messages)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_regenerated_from_its_origin(data: st.DataObject, message: float) -> None:
     name = data.draw(st.sampled_from(sorted(GENERATORS)))
     dims = data.draw(sizes(name))
@@ -107,7 +107,7 @@ def sent_and_received(collective: Collective) -> tuple[Floats, Floats]:
 
 
 @given(data=st.data(), message=messages)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_half_moves_each_byte_to_each_other_gpu_once(data: st.DataObject, message: float) -> None:
     """A ReduceScatter or AllGather without waste: m(n-1)/n out of and into every GPU; AllReduce twice that."""
     kind = data.draw(st.sampled_from(TRIOS))
@@ -119,7 +119,7 @@ def test_every_half_moves_each_byte_to_each_other_gpu_once(data: st.DataObject, 
 
 
 @given(n=st.integers(2, 40), radix=st.integers(2, 9), ports=st.integers(1, 5), message=messages)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_exchanges_conserve_bytes(n: int, radix: int, ports: int, message: float) -> None:
     needed = [message * (n - 1) / n] * n
     bruck = generate("all-gather-bruck", gpus=n, message_bytes=message, radix=radix, ports=ports)
@@ -133,7 +133,7 @@ def test_exchanges_conserve_bytes(n: int, radix: int, ports: int, message: float
 
 
 @given(n=st.integers(2, 40), radix=st.integers(2, 9), ports=st.integers(1, 5), message=messages)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_bruck_sends_a_block_once_for_each_digit_of_its_offset(n: int, radix: int, ports: int, message: float) -> None:
     hops = sum(offset // radix**place % radix > 0 for offset in range(n) for place in range(n.bit_length()))
     collective = generate("all-to-all-bruck", gpus=n, message_bytes=message, radix=radix, ports=ports)
@@ -143,7 +143,7 @@ def test_bruck_sends_a_block_once_for_each_digit_of_its_offset(n: int, radix: in
 
 
 @given(n=st.integers(2, 60), data=st.data(), name=st.sampled_from(["broadcast-binomial", "broadcast-binary"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_broadcast_reaches_everybody_but_the_root_once(n: int, data: st.DataObject, name: str) -> None:
     root = data.draw(st.integers(0, n - 1))
     _, received = sent_and_received(generate(name, gpus=n, message_bytes=512, root=root))
@@ -151,7 +151,7 @@ def test_broadcast_reaches_everybody_but_the_root_once(n: int, data: st.DataObje
 
 
 @given(data=st.data(), factor=st.sampled_from([2, 4, 1024]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_demands_scale_with_the_message(data: st.DataObject, factor: int) -> None:
     name = data.draw(st.sampled_from(sorted(GENERATORS)))
     dims = data.draw(sizes(name))
@@ -163,7 +163,7 @@ def test_demands_scale_with_the_message(data: st.DataObject, factor: int) -> Non
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_all_reduce_is_reduce_scatter_then_its_mirror(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(TRIOS))
     dims = data.draw(sizes(f"all-reduce-{kind}"))
@@ -360,3 +360,11 @@ def test_shift_steps_refuse(name: str, arguments: dict[str, Any], field: str) ->
     with pytest.raises(InputError) as caught:
         shift_steps(name, **{"message_bytes": 4096, **arguments})
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus"),
+    [("all-reduce-ring", 100_000_000), ("all-reduce-ring", 2**20), ("all-to-all", 2**15), ("all-to-all-direct", 2**14)],
+)
+def test_sizes_without_a_schedule_are_refused_at_once(name: str, gpus: int) -> None:
+    assert refusal(name, gpus=gpus).field == "gpus"
