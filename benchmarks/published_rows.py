@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
                 ratios.append(ratio)
             lines.append(_line(row, answer, ratio, seconds))
     columns = (
-        "collective",
+        "<collective",
         "MiB",
         "alpha",
         "delta",

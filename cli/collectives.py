@@ -54,7 +54,8 @@ def collectives(
         (str(index), str(len(step.demand)), format_bytes(float(step.demand.values.sum())), format_bytes(chunk))
         for index, (step, chunk) in enumerate(zip(job.steps, chunks, strict=True), start=1)
     ]
-    print_table((">step", ">pairs", ">bytes in all", ">bytes a port"), rows, title=f"{job.name}, {job.n} GPUs")
+    print(f"{job.name}, {job.n} GPUs")
+    print_table((">step", ">pairs", ">bytes in all", ">bytes a port"), rows)
 
 
 def _list(*, json: bool) -> None:

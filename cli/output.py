@@ -27,9 +27,9 @@ def print_json(value: Mapping[str, Any]) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table; columns whose name begins with ``>`` are aligned to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(Text(column.lstrip(">")), justify="right" if column.startswith(">") else "left")
     for row in rows:
@@ -58,10 +58,10 @@ def print_synthesis(synthesis: Synthesis, headline: str, *, written: str | None)
             [_proof_row(proof) for proof in synthesis.proofs],
         )
         print()
+    print("best schedule at other reconfiguration delays, over the same topologies:")
     print_table(
         (">reconfiguration delay from", ">to", ">reconfigurations", ">communication"),
         [_envelope_row(piece) for piece in synthesis.envelope],
-        title="best schedule at other reconfiguration delays, over the same topologies",
     )
     print()
     print(_work_line(synthesis))
