@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common import parser, setting, table, timed
 
@@ -55,13 +56,13 @@ def main(argv: Sequence[str]) -> None:
 
 def _answered(job: lumenfarm.Collective, fabric: lumenfarm.Fabric, folder: str) -> tuple[lumenfarm.Synthesis, float]:
     run = timed(lambda: lumenfarm.synthesize(job, fabric, cache=folder))
-    report = lumenfarm.verify_schedule(run.value.schedule)
-    if not report.ok:
-        raise SystemExit(f"not verified: {report.failures}")
+    schedule = run.value.schedule
+    if schedule is None or not lumenfarm.verify_schedule(schedule).ok:
+        raise SystemExit(f"not verified: {job.name}")
     return run.value, run.seconds
 
 
-def _line(row: object, answer: lumenfarm.Synthesis, ratio: float, seconds: float) -> tuple[str, ...]:
+def _line(row: Any, answer: lumenfarm.Synthesis, ratio: float, seconds: float) -> tuple[str, ...]:
     counted = sum(proof.topologies for proof in answer.proofs if proof.closed)
     published = f"{row.cost_ns / 1e3:,.1f}" + (" (wrong)" if row.bad else "")
     return (

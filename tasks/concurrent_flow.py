@@ -1,5 +1,7 @@
 """theta(G, P), the maximum concurrent flow, by three exact rungs of rising price (model sections 6 and 7).
 
+Shifts on a circulant of one offset need none of them. Else:
+
 1. A sandwich: port and volume bounds from above, even splitting over shortest paths from below.
 2. A linear program with one source per orbit of GPUs and one capacity per orbit of circuits.
 3. The same program without symmetry: every GPU and every circuit is its own orbit.
@@ -16,6 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from lumenfarm import closed_form
 from lumenfarm.matrix import Floats, Ints, PairMatrix
 from lumenfarm.model import Pattern, Topology
 from lumenfarm.problem import MetricRow, ThetaRow
@@ -40,18 +43,32 @@ def theta_row(topology: Topology, patterns: Sequence[Pattern], dims: Sequence[in
     Returns:
         One theta in [0, 1] and one hop count a pattern, and the number of linear programs solved.
     """
-    shared = Symmetry.shared([topology.circuits], dims)
-    alike: dict[tuple[bool, ...], list[int]] = defaultdict(list)
-    for index, pattern in enumerate(patterns):
-        alike[shared.preserving(pattern.multiplicities)].append(index)
     theta, hops, solves = np.zeros(len(patterns)), np.full(len(patterns), np.inf), 0
+    shifts = _shifts(topology, patterns)
+    for index, shift in shifts.items():
+        theta[index], hops[index] = shift
+    shared = Symmetry.shared([topology.circuits], dims) if len(shifts) < len(patterns) else Symmetry(topology.n)
+    alike: dict[tuple[bool, ...], list[int]] = defaultdict(list)
+    for index in sorted(set(range(len(patterns))) - set(shifts)):
+        alike[shared.preserving(patterns[index].multiplicities)].append(index)
     for kept, indices in alike.items():
         network = OrbitNetwork(topology, shared.subgroup(kept))
-        matrices = [patterns[index].multiplicities for index in indices]
-        found = _ladder(network, matrices)
+        found = _ladder(network, [patterns[index].multiplicities for index in indices])
         theta[indices], hops[indices] = found.theta, found.hops
         solves += found.solves
     return ThetaRow(tuple(theta.tolist()), tuple(hops.tolist()), solves)
+
+
+def _shifts(topology: Topology, patterns: Sequence[Pattern]) -> dict[int, tuple[float, float]]:
+    """theta and hops of the patterns that are shifts, if the topology is one too: a single path, all circuits alike."""
+    generator = topology.circuits.shift_offset()
+    offsets = {i: o for i, p in enumerate(patterns) if (o := p.multiplicities.shift_offset()) is not None}
+    if generator is None or not offsets:
+        return {}
+    circuits = topology.circuits.values[0]
+    hops = closed_form.hops(list(offsets.values()), generator, topology.n).tolist()
+    shares = [circuits / patterns[index].multiplicities.values[0] for index in offsets]
+    return {index: (share / h, h) for index, share, h in zip(offsets, shares, hops, strict=True)}
 
 
 def metric_row(topology: Topology, patterns: Sequence[Pattern], symmetry: Symmetry) -> MetricRow:

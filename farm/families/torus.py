@@ -49,8 +49,10 @@ def torus_strides(workload: Workload) -> Iterator[Topology]:
 
 
 def ring_strides(workload: Workload) -> Iterator[Topology]:
-    """The ring of all GPUs in rank order with strides 1..n-1."""
+    """The ring of all GPUs in rank order with strides 1..n-1; nothing new if that is the base torus."""
     n = workload.collective.n
+    if workload.collective.dims == (n,):
+        return iter(())
     return (torus((n,), workload.fabric.degree, stride) for stride in range(1, n))
 
 

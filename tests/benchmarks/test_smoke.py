@@ -36,7 +36,7 @@ def cells(line):
 
 
 def test_every_benchmark_is_tested_here():
-    tested = {"cache_throughput.py", "demo_job.py", "published_rows.py", "theta_rungs.py"}
+    tested = {"cache_throughput.py", "demo_job.py", "published_rows.py", "scale.py", "theta_rungs.py"}
     assert {path.name for path in FOLDER.glob("*.py")} == tested | {"common.py"}
 
 
@@ -60,6 +60,19 @@ def test_published_rows_are_reached():
     rows = rows_of(lines_of("published_rows.py"), "collective")
     assert len(rows) == 3
     assert all(float(row["ratio"]) <= 1.0001 for row in rows)
+
+
+def test_scale_answers_every_job():
+    rows = rows_of(lines_of("scale.py"), "collective")
+    assert {row["collective"] for row in rows} == {
+        "all-reduce-rd",
+        "all-reduce-swing",
+        "all-to-all",
+        "all-to-all-bruck",
+    }
+    costs = {(row["collective"], row["method"]): row["cost, us"] for row in rows}
+    assert costs["all-reduce-rd", "auto"] == costs["all-reduce-rd", "candidates"]
+    assert costs["all-to-all", "auto"] == costs["all-to-all", "candidates"]
 
 
 def test_theta_rungs_agree():

@@ -4,6 +4,7 @@ import functools
 import heapq
 import itertools
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -62,7 +63,7 @@ class Clock:
         return self.now
 
 
-class Store(dict):
+class Store(dict[str, Any]):
     """Records by key; remembers what was saved."""
 
     def __init__(self, records=()):

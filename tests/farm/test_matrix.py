@@ -174,7 +174,10 @@ def test_the_empty_matrix():
 BAD = {
     "no GPUs": (lambda: PairMatrix(0, [], [], []), "gpus: expected a whole number not below 2, got 0"),
     "one GPU": (lambda: PairMatrix(1, [], [], []), "gpus: expected a whole number not below 2, got 1"),
-    "half a GPU": (lambda: PairMatrix(2.5, [], [], []), "gpus: expected a whole number"),
+    "half a GPU": (
+        lambda: PairMatrix(2.5, [], [], []),  # type: ignore[arg-type]
+        "gpus: expected a whole number",
+    ),
     "rank too large": (lambda: PairMatrix(3, [0, 3], [1, 0], 1.0), "demand: expected ranks 0 to 2, got 3"),
     "rank below 0": (lambda: PairMatrix(3, [0], [-1], 1.0), "demand: expected ranks 0 to 2, got -1"),
     "huge rank": (lambda: PairMatrix(3, [2**63], [1], 1.0), "demand: expected ranks 0 to 2"),
@@ -194,8 +197,8 @@ BAD = {
     "not square": (lambda: PairMatrix.from_dense(np.zeros((2, 3))), r"demand: expected a square matrix, got \(2, 3\)"),
     "not a matrix": (lambda: PairMatrix.from_dense(np.zeros(4)), "demand: expected a square matrix"),
     "dense diagonal": (lambda: PairMatrix.from_dense(np.eye(3)), "demand: expected pairs of two different GPUs"),
-    "dense negative": (lambda: PairMatrix.from_dense([[0, -1], [0, 0]]), "demand: expected finite values"),
-    "dense NaN": (lambda: PairMatrix.from_dense([[0, math.nan], [0, 0]]), "demand: expected finite values"),
+    "dense negative": (lambda: PairMatrix.from_dense(np.array([[0, -1.0], [0, 0]])), "demand: expected finite values"),
+    "dense NaN": (lambda: PairMatrix.from_dense(np.array([[0, math.nan], [0, 0]])), "demand: expected finite values"),
     "no permutation": (lambda: PairMatrix.from_permutation([1, 2, 3], 1.0), "demand: expected ranks 0 to 2, got 3"),
 }
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pickle
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -41,19 +42,18 @@ def test_a_byte_takes_eight_bits_over_the_rate():
     assert FABRIC.latency is Latency.CONGESTION
 
 
+BAD_NUMBERS: list[tuple[str, str, list[Any]]] = [
+    ("degree", "ports", [0, -1, 1.5, True, "2", None]),
+    ("link_gbps", "link", [0, -1, math.nan, math.inf, 10**400, "800", None, True]),
+    ("alpha_ns", "alpha", [-1e-9, math.nan, math.inf, "0", None]),
+    ("delta_ns", "delta", [-1, math.nan, math.inf]),
+    ("reconfig_delay_ns", "reconfig-delay", [-1, math.nan, math.inf, 2**63]),
+]
+
+
 @pytest.mark.parametrize(
     ("field", "name", "bad"),
-    [
-        (field, name, value)
-        for field, name, values in [
-            ("degree", "ports", [0, -1, 1.5, True, "2", None]),
-            ("link_gbps", "link", [0, -1, math.nan, math.inf, 10**400, "800", None, True]),
-            ("alpha_ns", "alpha", [-1e-9, math.nan, math.inf, "0", None]),
-            ("delta_ns", "delta", [-1, math.nan, math.inf]),
-            ("reconfig_delay_ns", "reconfig-delay", [-1, math.nan, math.inf, 2**63]),
-        ]
-        for value in values
-    ],
+    [(field, name, value) for field, name, values in BAD_NUMBERS for value in values],
 )
 def test_fabric_refuses(field, name, bad):
     with pytest.raises(InputError, match=f"^{name}: expected a (whole )?number") as caught:

@@ -2,6 +2,7 @@
 
 import functools
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -55,7 +56,7 @@ def facts(planner):
     return labels, schedule.segments, schedule.steps, schedule.cost_ns, schedule.envelope
 
 
-class Store(dict):
+class Store(dict[str, Any]):
     def load(self, key):
         return self.get(key)
 

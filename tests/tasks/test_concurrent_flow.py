@@ -137,6 +137,16 @@ def test_shift_on_directed_ring_needs_no_program():
     assert row.hops == tuple(range(1, 64))
 
 
+@pytest.mark.parametrize("circuits", [1, 2, 3])
+@pytest.mark.parametrize("generator", range(1, 6))
+def test_shifts_on_a_circulant_equal_a_program_over_all_paths(generator, circuits):
+    topology = Topology.circulant(6, {generator: circuits})
+    patterns = [Step(PairMatrix.shift(6, offset, 5.0)).pattern(3) for offset in range(1, 6)]
+    row = theta_row(topology, [*patterns, Step(PairMatrix(6, [0], [1], 1.0)).pattern(3)], (6,))
+    assert row.theta[:5] == pytest.approx([path_flow(topology, pattern) for pattern in patterns], abs=1e-9)
+    assert row.solves <= 1
+
+
 def test_unreachable_pair_gives_zero_and_infinite_hops():
     topology = Topology.circulant(8, {2: 1})
     row = theta_row(topology, [Step(PairMatrix.shift(8, o, 1.0)).pattern(1) for o in (1, 2)], (8,))
