@@ -8,11 +8,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-
-from lumenfarm import api
 
 # Options given twice count as given last.
 SYNTH = "synth all-reduce-ring --gpus 4 --ports 2 --message 1MiB --workers 0"
@@ -189,7 +188,10 @@ def refused(lumenfarm, tmp_path, monkeypatch):
     def solve(*_arguments: object, **_options: object) -> None:
         pytest.fail("the search was started")
 
-    monkeypatch.setattr(api, "run", solve)
+    pool = ModuleType("pool")
+    pool.RayExecutor = solve
+    monkeypatch.setitem(sys.modules, "lumenfarm.tasks.ray_pool", pool)
+    monkeypatch.setattr("lumenfarm.tasks.local_pool.LocalExecutor", solve)
 
     def command(line: str) -> str:
         before = everything_in(tmp_path)
@@ -304,3 +306,9 @@ def test_as_a_process(tmp_path, line: str) -> None:
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_symmetric_search_without_symmetry(refused) -> None:
+    message = refused("synth broadcast-binomial --gpus 8 --ports 2 --message 1MiB --method symmetric")
+    assert "method: expected auto or candidates" in message
+    assert "no group takes every GPU to every other and leaves all steps as they are" in message

@@ -22,6 +22,7 @@ from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Fabric, Latency, Step, Topology
 from lumenfarm.planner import Standing
 from lumenfarm.problem import Workload
+from lumenfarm.synthesis import Method
 
 FABRIC = Fabric(2, link_gbps=80, alpha_ns=100, delta_ns=250, reconfig_delay_ns=900)
 SWING = lumenfarm.generate("all-reduce-swing", gpus=8, message_bytes=2**16)
@@ -323,3 +324,17 @@ def test_shifts_alone_give_the_same_as_the_whole_collective() -> None:
 def test_this_installation() -> None:
     assert api.default_workers() >= 1
     assert set(api.self_test()) == {"highs", "scip"}
+
+
+def test_auto_says_why_it_does_not_search_symmetric_topologies() -> None:
+    tree = lumenfarm.generate("broadcast-binomial", gpus=8, message_bytes=1e6)
+    answer = synthesize(tree, FABRIC)
+    assert answer.method is Method.CANDIDATES
+    assert "no group" in answer.reason
+    assert answer.proofs == ()
+
+
+def test_a_renamed_collective_is_searched_by_candidates() -> None:
+    order = np.random.default_rng(5).permutation(8)
+    renamed = lumenfarm.generate("all-reduce-swing", gpus=8, message_bytes=1e6, ports=2).relabelled(order)
+    assert synthesize(renamed, FABRIC).method is Method.CANDIDATES
