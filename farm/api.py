@@ -100,7 +100,9 @@ def synthesize(
     if chosen is Method.CLOSED_FORM:
         plan, work = _closed_form_plan(workload, initial), _NO_WORK
     else:
-        topologies = load_candidates(_default_families(workload) if candidates is None else candidates, workload)
+        topologies = load_candidates(
+            _default_families(workload, chosen) if candidates is None else candidates, workload
+        )
         spaces = _spaces(workload) if chosen is Method.SYMMETRIC else ()
         planner = Planner(workload, topologies, spaces=spaces, initial=initial, effort=_EFFORT)
         work = run(planner, store, make_executor, limits=limits, clock=time.monotonic, listen=listen or _ignore)
@@ -252,9 +254,10 @@ def _spaces(workload: Workload) -> tuple[Space, ...]:
     return tuple(Space(one, degree) for one in groups if Space.count(one, degree) <= _LARGEST_SPACE)
 
 
-def _default_families(workload: Workload) -> Sequence[str]:
-    """All families; for many GPUs with symmetry only what the spaces do not contain anyhow."""
-    return families.DEFAULT_FAMILIES if workload.collective.n <= _MANY_GPUS else ("matchings",)
+def _default_families(workload: Workload, method: Method) -> Sequence[str]:
+    """All families; before a search among many GPUs only what costs next to nothing, since spaces hold the rest."""
+    searched = method is Method.SYMMETRIC and workload.collective.n > _MANY_GPUS
+    return ("matchings",) if searched else families.DEFAULT_FAMILIES
 
 
 def _no_closed_form(workload: Workload, initial: Topology | None) -> str | None:

@@ -21,7 +21,7 @@ from lumenfarm.matrix import Floats, Ints
 from lumenfarm.port_bound import port_bound
 from lumenfarm.problem import IntervalProblem
 
-__all__ = ["Bound", "hop_volume_bound", "interval_bound", "node_bound", "quick_bound"]
+__all__ = ["Bound", "hop_volume_bound", "interval_bound", "node_bound", "quick_bound", "shift_bounds_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,32 @@ def hop_volume_bound(problem: IntervalProblem) -> Bound:
     sending = np.concatenate([matrix.sources * matrix.n + matrix.destinations for matrix in matrices])
     receiving = np.concatenate([matrix.destinations * matrix.n + matrix.sources for matrix in matrices])
     return Bound(max(_Volume(problem, pairs).bound() for pairs in (sending, receiving)), "hop-volume")
+
+
+def shift_bounds_ns(weights_ns: Floats, which: Ints) -> Floats:
+    """The hop-volume bound of every interval at once, for shifts by all GPUs on one port.
+
+    The k-th nearest partner is k hops away, so the shifts x_1 >= x_2 >= ... of an interval, equal ones added up, cost
+    at least x_1 + 2 x_2 + .... That sum is the sum of min(x_i, x_j) over all i <= j, so a weight that grows adds what the
+    others, clipped to its old and new value, exceed the old by. O(s^2) numbers for each of s steps, in numpy.
+
+    Args:
+        weights_ns: w_i of each step, ns, shape (s,).
+        which: number of each step's shift, the same for equal shifts, shape (s,).
+
+    Returns:
+        Bounds on sum_i w_i/theta_i, ns, shape (s, s+1), infinite for stop <= first.
+    """
+    steps = len(weights_ns)
+    weights, sums = np.zeros((steps, int(which.max()) + 1)), np.zeros(steps)
+    bounds = np.full((steps, steps + 1), np.inf)
+    for step in range(steps):
+        rows = weights[: step + 1]
+        old = rows[:, which[step]].copy()[:, None]
+        rows[:, which[step]] += weights_ns[step]
+        sums[: step + 1] += (np.clip(rows, old, old + weights_ns[step]) - old).sum(axis=1)
+        bounds[: step + 1, step + 1] = sums[: step + 1]
+    return bounds
 
 
 class _Volume:

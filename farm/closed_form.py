@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lumenfarm.bounds import shift_bounds_ns
 from lumenfarm.errors import InputError
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.model import Fabric
@@ -279,24 +280,11 @@ class _Shifts:
         return self.alpha_ns + self.weights_ns * hops(self.offsets, generator, self.n)
 
     def bounds_ns(self) -> Floats:
-        """Lower bounds on the time of every interval over all one-port topologies, shape (s, s+1).
-
-        On n circuits the shifts x_1 >= x_2 >= ... of an interval, equal ones added up, cost at least
-        x_1 + 2 x_2 + ...: some GPU is no nearer than that to its partners, on average all are (model section 8).
-        That sum is the sum of min(x_i, x_j) over all i <= j, so a weight that grows adds what the others, clipped
-        to its old and new value, exceed the old by.
-        """
+        """Lower bounds on the time of every interval over all one-port topologies, ns, shape (s, s+1)."""
         steps = len(self.offsets)
-        distinct, column = np.unique(self.offsets, return_inverse=True)
-        weights, sums = np.zeros((steps, len(distinct))), np.zeros(steps)
-        bounds = np.full((steps, steps + 1), np.inf)
-        for step in range(steps):
-            rows = weights[: step + 1]
-            old = rows[:, column[step]].copy()[:, None]
-            rows[:, column[step]] += self.weights_ns[step]
-            sums[: step + 1] += self.alpha_ns + (np.clip(rows, old, old + self.weights_ns[step]) - old).sum(axis=1)
-            bounds[: step + 1, step + 1] = sums[: step + 1]
-        return bounds
+        _, which = np.unique(self.offsets, return_inverse=True)
+        counts = np.arange(steps + 1) - np.arange(steps)[:, None]
+        return shift_bounds_ns(self.weights_ns, which) + np.where(counts > 0, counts, 0) * self.alpha_ns
 
     def every_step_ns(self, start: int | None, alpha_r_ns: float) -> float:
         """Every step in one hop, every change of offset charged."""

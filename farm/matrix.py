@@ -165,7 +165,11 @@ class PairMatrix:
         return PairMatrix(self.n, permutation[self.sources], permutation[self.destinations], self.values)
 
     def shift_offset(self) -> int | None:
-        """O if every u sends the same amount to u + o (mod n) and to nobody else, otherwise None."""
+        """The o for which every u sends the same amount to u + o (mod n) and nothing else; None if there is none."""
+        return self._shift_offset
+
+    @cached_property
+    def _shift_offset(self) -> int | None:
         if len(self) != self.n or not np.allclose(self.values, self.values[0], rtol=1e-12, atol=0):
             return None
         offsets = (self.destinations - self.sources) % self.n

@@ -106,7 +106,7 @@ class Topology:
 
     @classmethod
     def circulant(cls, n: int, offsets: Mapping[int, int]) -> Topology:
-        """U -> u + o (mod n) with offsets[o] parallel circuits, for each o; offsets that are 0 mod n are left out.
+        """The arcs u -> u + o (mod n) with offsets[o] parallel circuits, for each o; offsets that are 0 mod n are left out.
 
         >>> Topology.circulant(8, {1: 1, -1: 1}).label
         'circulant{+1,-1}'
@@ -206,7 +206,7 @@ class Step:
         return self.demand.n
 
     def chunk_bytes(self, degree: int) -> float:
-        """M = max over GPUs of (bytes sent or received)/d: bytes per port at the busiest GPU."""
+        """The chunk m = max over GPUs of (bytes sent or received)/d: bytes per port at the busiest GPU."""
         return self.demand.largest_sum / degree
 
     def pattern(self, degree: int) -> Pattern:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lumenfarm import recurrence
-from lumenfarm.bounds import Bound, interval_bound, quick_bound
+from lumenfarm.bounds import Bound, interval_bound, quick_bound, shift_bounds_ns
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.model import Fabric, Latency, Topology
 from lumenfarm.problem import Workload
@@ -30,14 +30,21 @@ class Baselines:
 
 @dataclass(frozen=True, eq=False)
 class IntervalBounds:
-    """Lower bounds on the time of every interval, ns, shape (s, s+1), infinite for stop <= first; and their proofs."""
+    """Lower bounds on the time of every interval, ns, shape (s, s+1), infinite for stop <= first; and their proofs.
+
+    Intervals without a proof of their own have the default one.
+    """
 
     values_ns: Floats
     proofs: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    default: str = "node"
 
     @classmethod
     def of(cls, workload: Workload) -> IntervalBounds:
         """The best bound of each interval that can be had in reasonable time."""
+        if _are_shifts_on_one_port(workload):
+            values = shift_bounds_ns(workload.weights_ns, workload.pattern_of_step) + _startups_ns(workload)
+            return cls(values, default="hop-volume")
         bounds = cls(_node_bounds_ns(workload))
         intervals = len(workload) * (len(workload) + 1) // 2
         if intervals > _MANY_INTERVALS:
@@ -56,7 +63,7 @@ class IntervalBounds:
 
     def proof(self, first: int, stop: int) -> str:
         """How the bound of an interval was found."""
-        return self.proofs.get((first, stop), "node")
+        return self.proofs.get((first, stop), self.default)
 
     def schedule_ns(self, fabric: Fabric, *, has_initial: bool) -> float:
         """No sequence of topologies of the fabric's degree is faster, ns: the partition recurrence over the bounds."""
@@ -166,9 +173,21 @@ class Plan:
         return StepTiming(theta, hops, float(self.times_ns[row, step]))
 
 
+def _are_shifts_on_one_port(workload: Workload) -> bool:
+    return workload.fabric.degree == 1 and all(
+        pattern.multiplicities.shift_offset() is not None for pattern in workload.patterns
+    )
+
+
+def _startups_ns(workload: Workload) -> Floats:
+    steps = len(workload)
+    counts = np.arange(steps + 1) - np.arange(steps)[:, None]
+    startups: Floats = np.maximum(counts, 0) * workload.startup_ns(0, 1)
+    return startups
+
+
 def _node_bounds_ns(workload: Workload) -> Floats:
     steps = len(workload)
     before = np.concatenate(([0.0], np.cumsum(workload.weights_ns)))
-    counts = np.arange(steps + 1) - np.arange(steps)[:, None]
-    bounds = before - before[:steps, None] + counts * workload.startup_ns(0, 1)
-    return np.where(counts > 0, bounds, np.inf)
+    bounds = before - before[:steps, None] + _startups_ns(workload)
+    return np.where(np.tri(steps, steps + 1, dtype=bool), np.inf, bounds)

@@ -218,14 +218,11 @@ class Planner:
             raise ValueError("a search that has begun cannot take over another")
         try:
             found = [(self._spaces[space], int(number)) for space, number in record["found"]]
-            proofs = tuple(SpaceProof(**proof) for proof in record["proofs"])
             tasks = tuple(_metric_task(self.workload, space, number) for space, number in found)
-            self._known_proofs = tuple(
-                replace(proof, lower_bound_ns=float(proof.lower_bound_ns) * self._scale_ns) for proof in proofs
-            )
-        except (KeyError, IndexError, TypeError) as error:
+            proofs = tuple(_proof_of(proof, self._scale_ns) for proof in record["proofs"])
+        except (KeyError, IndexError, OverflowError, TypeError) as error:
             raise ValueError(f"no record of a search: {error}") from error
-        self._taken_over, self._spaces = tasks, ()
+        self._taken_over, self._known_proofs, self._spaces = tasks, proofs, ()
 
     @property
     def _scale_ns(self) -> float:
@@ -346,6 +343,16 @@ class _SpaceSearch:
     def proof(self) -> SpaceProof:
         bound_ns = self._search.lower_bound_ns()
         return SpaceProof(self._space.group.name, self._space.size, self._search.answered, bound_ns, self.closed)
+
+
+def _proof_of(record: Record, scale_ns: float) -> SpaceProof:
+    return SpaceProof(
+        group=str(record["group"]),
+        topologies=int(record["topologies"]),
+        answered=int(record["answered"]),
+        lower_bound_ns=float(record["lower_bound_ns"]) * scale_ns,
+        closed=record["closed"] is True,
+    )
 
 
 def _metric_task(workload: Workload, space: Space, number: int) -> MetricTask:

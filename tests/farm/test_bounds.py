@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lumenfarm.bounds import hop_volume_bound, interval_bound, node_bound
+from lumenfarm.bounds import hop_volume_bound, interval_bound, node_bound, shift_bounds_ns
 from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Fabric, Step, Topology
 from lumenfarm.port_bound import port_bound
@@ -131,3 +131,15 @@ def test_one_busy_receiver_counts_from_its_side():
     problem = interval_of(n, 1, [PairMatrix(n, range(1, n), [0] * (n - 1), 1.0)])
     assert hop_volume_bound(problem).value == pytest.approx(sum(range(1, n)) / (n - 1) / n)
     assert interval_bound(problem).value == pytest.approx(1.0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 7), st.sampled_from([1.0, 2.0, 8.0])), min_size=1, max_size=7))
+def test_all_shift_bounds_at_once_equal_one_by_one(shifts):
+    steps = tuple(Step(PairMatrix.shift(8, offset, amount * 1e4)) for offset, amount in shifts)
+    workload = Workload.of(Collective("shifts", steps, (8,)), Fabric(1, 800.0, 0.0, 300.0, 0.0))
+    at_once = shift_bounds_ns(workload.weights_ns, workload.pattern_of_step)
+    for first, stop in itertools.combinations(range(len(steps) + 1), 2):
+        problem = workload.interval(first, stop)
+        one = problem.scale_ns * hop_volume_bound(problem).value
+        assert at_once[first, stop] == pytest.approx(one)
+    assert np.isinf(at_once[np.tri(*at_once.shape, dtype=bool)]).all()
