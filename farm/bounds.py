@@ -61,8 +61,8 @@ def shift_bounds_ns(weights_ns: Floats, which: Ints) -> Floats:
     """The hop-volume bound of every interval at once, for shifts by all GPUs on one port.
 
     The k-th nearest partner is k hops away, so the shifts x_1 >= x_2 >= ... of an interval, equal ones added up, cost
-    at least x_1 + 2 x_2 + .... That sum is the sum of min(x_i, x_j) over all i <= j, so a weight that grows adds what the
-    others, clipped to its old and new value, exceed the old by. O(s^2) numbers for each of s steps, in numpy.
+    at least x_1 + 2 x_2 + .... That sum is the sum of min(x_i, x_j) over all i <= j, so a weight that grows adds what
+    the others, clipped to its old and new value, exceed the old by. O(s^2) numbers for each of s steps, in numpy.
 
     Args:
         weights_ns: w_i of each step, ns, shape (s,).

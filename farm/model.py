@@ -106,7 +106,7 @@ class Topology:
 
     @classmethod
     def circulant(cls, n: int, offsets: Mapping[int, int]) -> Topology:
-        """The arcs u -> u + o (mod n) with offsets[o] parallel circuits, for each o; offsets that are 0 mod n are left out.
+        """Arcs u -> u + o (mod n) with offsets[o] parallel circuits, for each o that is not 0 mod n.
 
         >>> Topology.circulant(8, {1: 1, -1: 1}).label
         'circulant{+1,-1}'
