@@ -38,15 +38,20 @@ print(json.dumps({"code": code, "wall_s": time.perf_counter() - start, "peak_mib
 
 def main(argv: Sequence[str]) -> None:
     """Run the benchmark."""
-    options = parser(__doc__, small="the smallest size of each job without workers").parse_args(argv)
+    made = parser(__doc__, small="the smallest size of each job without workers")
+    made.add_argument("--plot", metavar="FILE", help="draw cost against GPUs")
+    options = made.parse_args(argv)
     print(setting("lumenfarm", "highspy", "ray"))
     lines = []
+    curves: dict[str, list[tuple[int, float]]] = {}
     for collective, ports, method, sizes in JOBS:
         before = None
         for gpus in sizes[:1] if options.small else sizes:
             answer = _answered(collective, ports, method, gpus, small=options.small)
             lines.append((collective, str(ports), method, str(gpus), *_cells(answer, before, gpus)))
             before = gpus, answer["cost_ns"]
+            if method == "auto":
+                curves.setdefault(f"{collective}, {ports} port{'s' * (ports > 1)}", []).append(before)
     columns = (
         "<collective",
         "ports",
@@ -61,6 +66,8 @@ def main(argv: Sequence[str]) -> None:
         "peak, MiB",
     )
     print(table(columns, lines))
+    if options.plot:
+        _plot(curves, options.plot)
 
 
 def _answered(collective: str, ports: int, method: str, gpus: int, *, small: bool) -> dict[str, Any]:
@@ -102,6 +109,22 @@ def _cells(answer: dict[str, Any], before: tuple[int, float] | None, gpus: int) 
         f"{answer['wall_s']:.1f}",
         f"{answer['peak_mib']:.0f}",
     )
+
+
+def _plot(curves: dict[str, list[tuple[int, float]]], path: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for (name, points), marker in zip(curves.items(), "osD^", strict=False):
+        gpus, costs = zip(*points, strict=True)
+        axes.loglog(gpus, [cost / 1e3 for cost in costs], marker=marker, label=name)
+    axes.set_xlabel("GPUs")
+    axes.set_ylabel("completion time, us (16 MiB)")
+    axes.set_xticks(ticks := (64, 256, 1024, 4096), labels=[f"{tick}" for tick in ticks])
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=160)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The search beside costing every topology of the space."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -110,3 +112,44 @@ def test_every_bound_on_the_way_is_below_the_best_of_the_space():
         costs = interval_costs(workload, rows)
     assert bounds == sorted(bounds)
     assert max(bounds) <= whole * (1 + 1e-9)
+
+
+def congestion_of_all_matchings(partners):
+    """1/theta of every one-port topology on 8 GPUs, all permutations without fixed points, by walking its cycles."""
+    n = 8
+    topologies = np.array([p for p in itertools.permutations(range(n)) if all(u != v for u, v in enumerate(p))])
+    place = np.tile(np.arange(n), (len(topologies), 1))
+    walks = [place]
+    for _ in range(n):
+        walks.append(np.take_along_axis(topologies, walks[-1], axis=1))
+    found = np.full((len(topologies), len(partners)), np.inf)
+    for index, partner in enumerate(partners):
+        hops = np.argmax([walk == partner for walk in walks], axis=0)
+        load = np.zeros_like(topologies)
+        for step, walk in enumerate(walks):
+            for source in range(n):
+                load[np.arange(len(load)), walk[:, source]] += step < hops[:, source]
+        reached = (hops > 0).all(axis=1)
+        found[reached, index] = load.max(axis=1)[reached]
+    return found
+
+
+@pytest.mark.parametrize("name", ["reduce-scatter-rd", "reduce-scatter-swing"])
+@pytest.mark.parametrize("interval", [(0, 2), (1, 3), (0, 3)])
+def test_symmetric_optimum_is_the_optimum_of_8_gpus_with_one_port(name, interval):
+    """Both the group and its subgroups of half the size are needed: no single orbit connects Swing's partners."""
+    workload = job(name, 8, 1, 0, 0)
+    steps = range(*interval)
+    demands = [workload.collective.steps[step].demand for step in steps]
+    partners = [demand.destinations[np.argsort(demand.sources)] for demand in demands]
+    weights = workload.weights_ns[list(steps)]
+    exact = (congestion_of_all_matchings(partners) * weights).sum(axis=1).min()
+    patterns = workload.pattern_of_step[list(steps)]
+    group = space_of(workload, 1).group
+    found = []
+    for one in (group, *index_two_subgroups(group)):
+        space = Space(one, 1)
+        theta = np.array([row_of(workload, space, number).theta for number in range(space.size)])[:, patterns]
+        with np.errstate(divide="ignore"):
+            found.append((weights / theta).sum(axis=1).min())
+    assert min(found) == pytest.approx(exact)
