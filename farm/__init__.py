@@ -4,7 +4,7 @@ The names below are the whole Python API; each is imported when first used, so t
 
 >>> import lumenfarm
 >>> job = lumenfarm.generate("all-reduce-rd", gpus=8, message_bytes=2**20)
->>> fabric = lumenfarm.Fabric(1, link_gbps=800, alpha_ns=500, delta_ns=500, reconfig_delay_ns=10_000)
+>>> fabric = lumenfarm.Fabric(1, link_gbps=800, alpha_ns=500, delta_ns=500, reconfig_delay_ns=2_000)
 >>> lumenfarm.synthesize(job, fabric).reconfigurations
 2
 """
