@@ -182,13 +182,7 @@ class ThetaTask:
     @cached_property
     def key(self) -> str:
         """Content address: topology, patterns, formulation and solver version."""
-        return digest(
-            self.kind,
-            formulation=THETA_FORMULATION,
-            solvers=solver_versions(),
-            topology=self.topology.digest,
-            patterns=[pattern.digest for pattern in self.patterns],
-        )
+        return digest(self.kind, **_identity(self.topology, self.patterns))
 
     def describe(self) -> Record:
         """Topology label and digest, pattern digests."""
@@ -259,14 +253,8 @@ class MetricTask:
     @cached_property
     def key(self) -> str:
         """Content address: topology, patterns, group, formulation and solver version."""
-        return digest(
-            self.kind,
-            formulation=THETA_FORMULATION,
-            solvers=solver_versions(),
-            topology=self.topology.digest,
-            patterns=[pattern.digest for pattern in self.patterns],
-            group=list(self.symmetry.generators),
-        )
+        group = list(self.symmetry.generators)
+        return digest(self.kind, **_identity(self.topology, self.patterns), group=group)
 
     def describe(self) -> Record:
         """Topology label and digest, pattern digests, number of classes."""
@@ -294,14 +282,19 @@ Task: TypeAlias = ThetaTask | MetricTask
 Outcome: TypeAlias = ThetaRow | MetricRow
 
 
-def _describe(topology: Topology, patterns: Sequence[Pattern]) -> dict[str, Any]:
+def _identity(topology: Topology, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """What theta of a topology and patterns depends on, by content."""
     return {
-        "gpus": topology.n,
-        "topology": {"label": topology.label, "digest": topology.digest},
+        "topology": topology.digest,
         "patterns": [pattern.digest for pattern in patterns],
         "formulation": THETA_FORMULATION,
         "solvers": solver_versions(),
     }
+
+
+def _describe(topology: Topology, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    named = {"label": topology.label, "digest": topology.digest}
+    return {**_identity(topology, patterns), "gpus": topology.n, "topology": named}
 
 
 def _numbers(values: object, length: int) -> TypeGuard[list[float]]:
