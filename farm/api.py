@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -34,7 +34,15 @@ from lumenfarm.versions import versions
 if TYPE_CHECKING:
     from lumenfarm.verify import VerifyReport
 
-__all__ = ["default_workers", "load_candidates", "synthesize", "synthesize_shifts", "verify_schedule"]
+__all__ = [
+    "default_workers",
+    "load_candidates",
+    "ray_test",
+    "self_test",
+    "synthesize",
+    "synthesize_shifts",
+    "verify_schedule",
+]
 
 _FILE_PREFIX = "file:"
 # Each is a process of some hundred megabytes, and all are started at once.
@@ -47,10 +55,7 @@ _LARGEST_SPACE = 2**22
 # Flow variables of all linear programs of a search: some minutes on two cores.
 _EFFORT = 1e7
 _MANY_GPUS = 128
-_REASONS = {
-    Method.CLOSED_FORM: "every step is a shift, on one port",
-    Method.SYMMETRIC: "a group leaves all steps as they are",
-}
+_ASKED_FOR, _NAMED = "asked for", "candidates are named"
 
 
 def synthesize(
@@ -95,21 +100,18 @@ def synthesize(
     store = open_cache(cache, warn=warn)
     make_executor = _executor_maker(store, workers, address)
     workload = Workload.of(collective, fabric)
-    chosen, reason = _choose(wanted, workload, candidates, initial)
+    choice = _choose(wanted, workload, candidates, initial)
     proofs: tuple[SpaceProof, ...] = ()
-    if chosen is Method.CLOSED_FORM:
+    if choice.method is Method.CLOSED_FORM:
         plan, work = _closed_form_plan(workload, initial), _NO_WORK
     else:
-        topologies = load_candidates(
-            _default_families(workload, chosen) if candidates is None else candidates, workload
-        )
-        spaces = _spaces(workload) if chosen is Method.SYMMETRIC else ()
-        planner = Planner(workload, topologies, spaces=spaces, initial=initial, effort=_EFFORT)
+        names = _default_families(workload, choice.method) if candidates is None else candidates
+        topologies = load_candidates(names, workload)
+        planner = Planner(workload, topologies, spaces=choice.spaces, initial=initial, effort=_EFFORT)
         work = run(planner, store, make_executor, limits=limits, clock=time.monotonic, listen=listen or _ignore)
         plan, proofs = planner.plan(), planner.proofs()
-    schedule = plan.schedule(_provenance(chosen, limits))
-    answer = _synthesis(schedule, plan.baselines, work, chosen, reason, limits, time.perf_counter() - start)
-    return replace(answer, proofs=proofs)
+    schedule = plan.schedule(_provenance(choice.method, limits))
+    return _synthesis(schedule, plan.baselines, work, choice, proofs, limits, time.perf_counter() - start)
 
 
 def synthesize_shifts(
@@ -212,46 +214,53 @@ def _method(name: str) -> Method:
         raise unknown_word("method", name, [method.value for method in Method]) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The method to use, why, and the spaces that it searches."""
+
+    method: Method
+    reason: str
+    spaces: tuple[Space, ...] = ()
+
+
 def _choose(
     method: Method, workload: Workload, candidates: Sequence[_Candidate] | None, initial: Topology | None
-) -> tuple[Method, str]:
-    """The method to use, and why."""
-    obstacles = {
-        Method.CLOSED_FORM: "candidates are named" if candidates is not None else _no_closed_form(workload, initial),
-        Method.SYMMETRIC: _no_symmetric_search(workload),
-    }
+) -> _Choice:
+    """The first method that fits, or the one asked for; symmetry is looked for only if that may matter."""
     if method is Method.CANDIDATES:
-        return method, "asked for"
-    if method is not Method.AUTO:
-        if obstacle := obstacles[method]:
-            raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
-        return method, "asked for"
-    if candidates is not None:
-        return Method.CANDIDATES, "candidates are named"
-    for better, obstacle in obstacles.items():
+        return _Choice(method, _ASKED_FOR)
+    if method is Method.AUTO and candidates is not None:
+        return _Choice(Method.CANDIDATES, _NAMED)
+    if method is not Method.SYMMETRIC:
+        obstacle = _NAMED if candidates is not None else _no_closed_form(workload, initial)
         if obstacle is None:
-            return better, _REASONS[better]
-    return Method.CANDIDATES, str(obstacles[Method.SYMMETRIC])
+            return _Choice(Method.CLOSED_FORM, _reason(method, "every step is a shift, on one port"))
+        if method is Method.CLOSED_FORM:
+            raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
+    spaces, obstacle = _spaces(workload)
+    if spaces:
+        return _Choice(Method.SYMMETRIC, _reason(method, "a group leaves all steps as they are"), spaces)
+    if method is Method.SYMMETRIC:
+        raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
+    return _Choice(Method.CANDIDATES, obstacle)
 
 
-def _no_symmetric_search(workload: Workload) -> str | None:
-    """Why whole spaces of symmetric topologies cannot be searched, None if they can."""
+def _reason(method: Method, found: str) -> str:
+    return found if method is Method.AUTO else _ASKED_FOR
+
+
+def _spaces(workload: Workload) -> tuple[tuple[Space, ...], str]:
+    """Spaces small enough to be searched whole, of the group of all steps and then of its subgroups of index two.
+
+    If there are none, the text says why.
+    """
     group = recognised([pattern.multiplicities for pattern in workload.patterns], workload.collective.dims)
     if group is None:
-        return "no group takes every GPU to every other and leaves all steps as they are"
-    if not _spaces(workload):
-        return f"there are more than {_LARGEST_SPACE} symmetric topologies"
-    return None
-
-
-def _spaces(workload: Workload) -> tuple[Space, ...]:
-    """Spaces small enough to be searched whole: of the group of all steps, then of its subgroups of index two."""
-    group = recognised([pattern.multiplicities for pattern in workload.patterns], workload.collective.dims)
-    if group is None:
-        return ()
+        return (), "no group takes every GPU to every other and leaves all steps as they are"
     degree = workload.fabric.degree
     groups = [group, *index_two_subgroups(group)]
-    return tuple(Space(one, degree) for one in groups if Space.count(one, degree) <= _LARGEST_SPACE)
+    spaces = tuple(Space(one, degree) for one in groups if Space.count(one, degree) <= _LARGEST_SPACE)
+    return spaces, f"there are more than {_LARGEST_SPACE} symmetric topologies"
 
 
 def _default_families(workload: Workload, method: Method) -> Sequence[str]:
@@ -327,7 +336,13 @@ def _provenance(method: Method, limits: Limits) -> Provenance:
 
 
 def _synthesis(
-    schedule: Schedule, baselines: Baselines, work: Work, method: Method, reason: str, limits: Limits, wall_s: float
+    schedule: Schedule,
+    baselines: Baselines,
+    work: Work,
+    choice: _Choice,
+    proofs: tuple[SpaceProof, ...],
+    limits: Limits,
+    wall_s: float,
 ) -> Synthesis:
     return Synthesis(
         cost_ns=schedule.cost_ns,
@@ -342,10 +357,11 @@ def _synthesis(
         baselines=baselines,
         work=work,
         wall_s=wall_s,
-        method=method,
-        reason=reason,
+        method=choice.method,
+        reason=choice.reason,
         gap_wanted=limits.gap,
         schedule=schedule,
+        proofs=proofs,
     )
 
 

@@ -98,7 +98,7 @@ class RayExecutor:
     def close(self) -> None:
         """Give up what is not finished; leave the cluster, and end it if this executor started it."""
         if self._shared:
-            # Elsewhere the end of the session ends its tasks, and a cancellation that meets it can abort the process.
+            # Elsewhere leaving the cluster ends its tasks, and a cancellation that meets this can abort the process.
             for reference in self._pending:
                 ray.cancel(reference, force=True)
         self._pending.clear()
