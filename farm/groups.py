@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumenfarm.matrix import Floats, Ints, PairMatrix
-from lumenfarm.model import Topology
+from lumenfarm.model import ArcOrbits, Topology
 from lumenfarm.symmetry import Symmetry, is_automorphism, on_dimension
 
 __all__ = ["Group", "index_two_subgroups", "recognised"]
@@ -78,13 +78,9 @@ class Group:
         Args:
             targets: for each class the GPUs reached, as many as ports; twice the same means two circuits.
         """
-        sources, destinations = [], []
-        for representative, reached in zip(self.representatives, targets, strict=True):
-            for target in reached:
-                sources.append(self.table[:, representative])
-                destinations.append(self.table[:, target])
-        tails, heads = np.concatenate(sources).astype(np.int64), np.concatenate(destinations).astype(np.int64)
-        return Topology(PairMatrix(self.n, tails, heads, 1.0, field="topology"), self._label(targets))
+        sources = np.repeat(self.representatives, [len(reached) for reached in targets])
+        arcs = PairMatrix(self.n, sources, np.concatenate(targets), 1.0, field="topology")
+        return Topology(ArcOrbits(self.symmetry, arcs), self._label(targets))
 
     def inherited(self, potentials: Floats) -> Floats:
         """Potentials for the two classes of a subgroup out of those for the one class of the group above.

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lumenfarm.digest import digest, round_significant
 from lumenfarm.errors import InputError
 from lumenfarm.matrix import Floats, Ints, PairMatrix
-from lumenfarm.units import finite, positive_int
+from lumenfarm.symmetry import Symmetry, translations
+from lumenfarm.units import MAX_BYTES, finite, positive_int
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["MAX_PORTS", "Collective", "Fabric", "Latency", "Origin", "Pattern", "Step", "Topology"]
+__all__ = ["MAX_PORTS", "ArcOrbits", "Collective", "Fabric", "Latency", "Origin", "Pattern", "Step", "Topology"]
 
 MAX_PORTS = 2**20
 # A bit a second; slower links make times that no number holds.
@@ -76,33 +78,101 @@ class Fabric:
         return 8.0 / self.link_gbps
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ArcOrbits:
+    """Circuits that a group leaves as they are, by one arc of each orbit of arcs (model section 7).
+
+    Attributes:
+        symmetry: a group that acts freely, see `Symmetry.free`; every orbit has as many arcs as it has elements.
+        arcs: x(u,v) of one arc of each orbit, all its images have the same; given arcs of one orbit add up.
+
+    Raises:
+        InputError: a total of circuits that no number holds.
+    """
+
+    symmetry: Symmetry = field(repr=False)
+    arcs: PairMatrix
+
+    def __post_init__(self) -> None:
+        total = float(self.arcs.values.sum()) * self.n
+        if total > MAX_BYTES:
+            raise InputError("topology", total, "a total below 2**63")
+
+    @property
+    def n(self) -> int:
+        """Number of GPUs."""
+        return self.arcs.n
+
+    @property
+    def size(self) -> int:
+        """Number of arcs, unless given ones share an orbit."""
+        return self.symmetry.order * len(self.arcs)
+
+    def circuits(self) -> PairMatrix:
+        """x of all arcs."""
+        images = self.symmetry.images(np.concatenate((self.arcs.sources, self.arcs.destinations)))
+        tails, heads = np.split(images.T, 2)
+        values = np.repeat(self.arcs.values, len(images))
+        return PairMatrix(self.n, tails.ravel(), heads.ravel(), values, field="topology")
+
+
 @dataclass(frozen=True, eq=False)
 class Topology:
     """A directed multigraph of optical circuits: x(u,v) parallel circuits from u to v.
 
-    Two topologies are equal when their circuits are; the label is for people.
+    Two topologies are equal when their circuits are, however given; the label is for people.
 
     Attributes:
-        circuits: x as a matrix of whole numbers.
+        given: x as a matrix of whole numbers, or by orbits of arcs.
         label: how people call it, such as ``circulant{+1,-1}``.
 
     Raises:
         InputError: a number of circuits that is not whole.
     """
 
-    circuits: PairMatrix
+    given: PairMatrix | ArcOrbits
     label: str = "topology"
 
     def __post_init__(self) -> None:
-        fractional = self.circuits.values[self.circuits.values % 1 != 0]
+        values = (self.given.arcs if isinstance(self.given, ArcOrbits) else self.given).values
+        fractional = values[values % 1 != 0]
         if len(fractional):
             raise InputError("topology", float(fractional[0]), "a whole number of circuits on each arc")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Topology, (self.given, self.label)
 
     @classmethod
     def from_arcs(cls, n: int, arcs: Iterable[tuple[int, int, int]], label: str = "topology") -> Topology:
         """From (u, v, circuits) triples; circuits given twice add up."""
         columns = list(zip(*arcs, strict=True)) or [(), (), ()]
         return cls(PairMatrix(n, *columns, field="topology"), label)
+
+    @classmethod
+    def from_orbits(
+        cls,
+        n: int,
+        generators: Sequence[ArrayLike],
+        arcs: Iterable[tuple[int, int, int]],
+        label: str = "topology",
+    ) -> Topology:
+        """From (u, v, circuits) of one arc of each orbit under a group that acts freely; arcs of one orbit add up.
+
+        Args:
+            n: number of GPUs.
+            generators: permutations that generate the group, g[u] is where u goes.
+            arcs: number of circuits whole and not below 1.
+            label: how people call it.
+
+        Raises:
+            InputError: a rank or number of circuits out of range, an arc from a GPU to itself, a generator that is no
+                permutation, or a group in which not only the identity leaves a GPU where it is.
+
+        >>> Topology.from_orbits(3, [(1, 2, 0)], [(0, 2, 1)]).arcs()
+        [(0, 2, 1), (1, 0, 1), (2, 1, 1)]
+        """
+        given = cls.from_arcs(n, [(u, v, positive_int(count, field="topology")) for u, v, count in arcs])
+        return cls(ArcOrbits(Symmetry.free(n, generators), given.circuits), label)
 
     @classmethod
     def circulant(cls, n: int, offsets: Mapping[int, int]) -> Topology:
@@ -112,17 +182,24 @@ class Topology:
         'circulant{+1,-1}'
         """
         kept = [(offset, count) for offset, count in offsets.items() if offset % n]
-        ranks = np.tile(np.arange(n), len(kept))
-        steps = np.repeat([offset for offset, _ in kept], n).astype(np.int64)
-        counts = np.repeat([count for _, count in kept], n)
         names = ",".join(f"{offset:+d}" + (f"x{count}" if count > 1 else "") for offset, count in kept)
-        matrix = PairMatrix(n, ranks, (ranks + steps) % n, counts, field="topology")
-        return cls(matrix, f"circulant{{{names}}}")
+        first = cls.from_arcs(n, [(0, offset % n, count) for offset, count in kept]).circuits
+        return cls(ArcOrbits(translations((n,)), first), f"circulant{{{names}}}")
 
     @property
     def n(self) -> int:
         """Number of GPUs."""
-        return self.circuits.n
+        return self.given.n
+
+    @property
+    def orbits(self) -> ArcOrbits | None:
+        """The orbits of arcs it is given by, None if it is given by its circuits."""
+        return self.given if isinstance(self.given, ArcOrbits) else None
+
+    @cached_property
+    def circuits(self) -> PairMatrix:
+        """x as a matrix; worked out of orbits when first asked for."""
+        return self.given.circuits() if isinstance(self.given, ArcOrbits) else self.given
 
     @property
     def degree(self) -> int:

@@ -4,6 +4,11 @@ Steps count from 1, GPUs from 0; units stand in the key names. ``communication_n
 and ``contract.digest`` repeat what the rest of the file says; a file in which they disagree is refused. Everything
 else is data, for ``verify`` to check.
 
+A topology of many arcs whose symmetry is known has ``orbits`` in place of ``arcs``: one arc of each orbit, and the
+place (from 0) of the group's generators in ``groups``. Generators are permutations g, where g[u] is the image of GPU u;
+the circuits are all images of the given arcs under all products of generators. Only the identity among these may leave
+a GPU where it is, so that every arc has as many images as the group has elements.
+
 The schema file beside this module is made by
 
     python -c "from lumenfarm.formats.schedule_json import json_schema; print(json_schema(), end='')" \
@@ -14,10 +19,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from lumenfarm.errors import InputError
 from lumenfarm.formats.document import (
@@ -26,20 +33,30 @@ from lumenfarm.formats.document import (
     Dims,
     Document,
     FastList,
+    Gpu,
     Gpus,
     ShortDict,
+    pair_matrix,
     require_schema,
     validate,
 )
 from lumenfarm.formats.reading import json_text, number
 from lumenfarm.formats.topologies import arcs_record, topology_from_arcs
-from lumenfarm.model import Fabric, Latency, Origin, Topology
+from lumenfarm.model import ArcOrbits, Fabric, Latency, Origin, Topology
 from lumenfarm.schedule import Contract, EnvelopePiece, Provenance, Schedule, Segment, StepTiming
+from lumenfarm.symmetry import Symmetry
 from lumenfarm.units import MAX_BYTES
 
-__all__ = ["SCHEMA", "dump_schedule", "json_schema", "read_schedule"]
+__all__ = ["LONGEST_ARC_LIST", "MOST_ARCS", "SCHEMA", "dump_schedule", "json_schema", "read_schedule"]
 
 SCHEMA = "lumenfarm.schedule/1"
+
+# Up to so many arcs a topology is written in full, for readers that know no groups.
+LONGEST_ARC_LIST = 1024
+# A short file must not stand for more arcs than fit into memory.
+MOST_ARCS = 2**25
+
+_GroupKey = tuple[bytes, ...]
 
 # What another writer's order of summation may change.
 _RELATIVE_NOISE = 1e-9
@@ -52,6 +69,8 @@ _Positive = Annotated[float, Field(gt=0, le=_LARGEST)]
 _Count = Annotated[int, Field(ge=0)]
 _StepNumber = Annotated[int, Field(ge=1)]
 _Message = Annotated[float, Field(gt=0, le=MAX_BYTES)] | None
+# Of a group that acts freely on n GPUs, log2(n) generators are enough.
+_Generators = Annotated[list[FastList[Gpu]], Field(min_length=1, max_length=64, fail_fast=True)]
 
 
 class GeneratorEntry(Document):
@@ -83,12 +102,42 @@ class FabricEntry(Document):
     latency: Literal["congestion", "shortest"]
 
 
+class OrbitsEntry(Document):
+    """One arc of each orbit as [source, destination, multiplicity], and the place of the group, from 0."""
+
+    group: Annotated[int, Field(ge=0)]
+    arcs: FastList[Arc]
+
+
+_FORMS = ("arcs", "orbits")
+
+
+def _describe_forms(schema: dict[str, Any]) -> None:
+    """Exactly one of the forms is required, and it is not null."""
+    schema["oneOf"] = [{"required": [form]} for form in _FORMS]
+    for form in _FORMS:
+        schema["properties"][form] = schema["properties"][form]["anyOf"][0]
+
+
 class TopologyEntry(Document):
-    """Circuits as [source, destination, multiplicity]. Identifiers count from 1; the initial topology has 0."""
+    """Circuits as [source, destination, multiplicity], all or one of each orbit.
+
+    Identifiers count from 1; the initial topology has 0.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_describe_forms)
 
     id: int
     label: str
-    arcs: FastList[Arc]
+    arcs: FastList[Arc] | None = None
+    orbits: OrbitsEntry | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        forms = [getattr(self, form) for form in _FORMS if form in self.model_fields_set]
+        if len(forms) != 1 or forms[0] is None:
+            raise PydanticCustomError("form", "Input should be an object with either arcs or orbits")
+        return self
 
 
 class SegmentEntry(Document):
@@ -145,6 +194,7 @@ class ScheduleFile(Document):
     schema_: Literal["lumenfarm.schedule/1"] = Field(alias="schema")
     collective: CollectiveEntry
     fabric: FabricEntry
+    groups: FastList[_Generators]
     topologies: FastList[TopologyEntry] = Field(min_length=1)
     segments: FastList[SegmentEntry] = Field(min_length=1)
     steps: FastList[StepEntry] = Field(min_length=1)
@@ -164,7 +214,8 @@ def read_schedule(value: object) -> Schedule:
 
     Raises:
         InputError: another major version, an unknown or missing key, a value of the wrong type or range, segments
-            that do not fit, or a derived value that contradicts the rest. The field names the place in the file.
+            that do not fit, groups that do not act freely, orbits of more than MOST_ARCS arcs in all, or a derived
+            value that contradicts the rest. The field names the place in the file.
     """
     require_schema(value, SCHEMA)
     file = validate(ScheduleFile, value)
@@ -179,17 +230,19 @@ def dump_schedule(schedule: Schedule) -> str:
     Raises:
         ValueError: a number that is not finite.
     """
-    topologies = enumerate(schedule.topologies, start=1)
     initial = schedule.initial
+    groups = _groups_used([*schedule.topologies, *([] if initial is None else [initial])])
+    place = {key: index for index, key in enumerate(groups)}
     return json_text(
         {
             "schema": SCHEMA,
             "collective": _collective_record(schedule),
             "fabric": _fabric_record(schedule.fabric),
-            "topologies": [_topology_record(identifier, topology) for identifier, topology in topologies],
+            "groups": [[generator.tolist() for generator in group.generators] for group in groups.values()],
+            "topologies": [_topology_record(1 + index, top, place) for index, top in enumerate(schedule.topologies)],
             "segments": [_segment_record(segment) for segment in schedule.segments],
             "steps": [_plain(asdict(timing)) for timing in schedule.steps],
-            "initial": None if initial is None else _topology_record(0, initial),
+            "initial": None if initial is None else _topology_record(0, initial, place),
             "cost_ns": number(schedule.cost_ns),
             "communication_ns": number(schedule.communication_ns),
             "reconfigurations": schedule.reconfigurations,
@@ -213,6 +266,8 @@ def _schedule(file: ScheduleFile) -> Schedule:
     if math.prod(collective.dims) != collective.n:
         raise InputError("collective.dims", collective.dims, f"sizes whose product is {collective.n}")
     generator = collective.generator
+    _check_arcs(file)
+    groups = [Symmetry.free(collective.n, perms, field=f"groups[{place}]") for place, perms in enumerate(file.groups)]
     return Schedule(
         collective_name=collective.name,
         n=collective.n,
@@ -221,10 +276,10 @@ def _schedule(file: ScheduleFile) -> Schedule:
         origin=None if generator is None else Origin(generator.name, generator.parameters),
         step_digests=tuple(collective.step_digests),
         fabric=_fabric(file.fabric),
-        topologies=_topologies(file),
+        topologies=_topologies(file, groups),
         segments=_segments(file),
         steps=tuple(StepTiming(entry.theta, entry.hops, entry.time_ns) for entry in file.steps),
-        initial=None if file.initial is None else _topology(collective.n, file.initial, 0, "initial"),
+        initial=None if file.initial is None else _topology(file.initial, 0, "initial", collective.n, groups),
         cost_ns=file.cost_ns,
         lower_bound_ns=file.lower_bound_ns,
         envelope=tuple(EnvelopePiece(**entry.model_dump()) for entry in file.envelope),
@@ -253,17 +308,29 @@ def _fabric(entry: FabricEntry) -> Fabric:
     )
 
 
-def _topologies(file: ScheduleFile) -> tuple[Topology, ...]:
+def _check_arcs(file: ScheduleFile) -> None:
+    entries = [*file.topologies, *([] if file.initial is None else [file.initial])]
+    count = file.collective.n * sum(len(entry.orbits.arcs) for entry in entries if entry.orbits is not None)
+    if count > MOST_ARCS:
+        raise InputError("topologies", f"up to {count}", f"orbits of at most {MOST_ARCS} arcs in all")
+
+
+def _topologies(file: ScheduleFile, groups: Sequence[Symmetry]) -> tuple[Topology, ...]:
     return tuple(
-        _topology(file.collective.n, entry, position + 1, f"topologies[{position}]")
+        _topology(entry, position + 1, f"topologies[{position}]", file.collective.n, groups)
         for position, entry in enumerate(file.topologies)
     )
 
 
-def _topology(n: int, entry: TopologyEntry, identifier: int, place: str) -> Topology:
+def _topology(entry: TopologyEntry, identifier: int, place: str, n: int, groups: Sequence[Symmetry]) -> Topology:
     if entry.id != identifier:
         raise InputError(f"{place}.id", entry.id, f"{identifier}")
-    return topology_from_arcs(n, entry.arcs, entry.label, place)
+    if entry.orbits is None:
+        return topology_from_arcs(n, entry.arcs or [], entry.label, place)
+    if entry.orbits.group >= len(groups):
+        raise InputError(f"{place}.orbits.group", entry.orbits.group, f"the place of one of {len(groups)} groups")
+    arcs = pair_matrix(n, entry.orbits.arcs, f"{place}.orbits.arcs")
+    return Topology(ArcOrbits(groups[entry.orbits.group], arcs), entry.label)
 
 
 def _segments(file: ScheduleFile) -> tuple[Segment, ...]:
@@ -292,8 +359,29 @@ def _fabric_record(fabric: Fabric) -> dict[str, Any]:
     return {"ports": values.pop("degree")} | _plain(values)
 
 
-def _topology_record(identifier: int, topology: Topology) -> dict[str, Any]:
-    return {"id": identifier, "label": topology.label} | arcs_record(topology)
+def _groups_used(topologies: Sequence[Topology]) -> dict[_GroupKey, Symmetry]:
+    """The groups of those topologies that are written by orbits, by their generators."""
+    compact = filter(None, map(_compact, topologies))
+    return {_group_key(orbits.symmetry): orbits.symmetry for orbits in compact}
+
+
+def _compact(topology: Topology) -> ArcOrbits | None:
+    """The orbits that are written instead of all arcs, if they are known and there are many arcs."""
+    orbits = topology.orbits
+    if orbits is None or not orbits.symmetry.generators or orbits.size <= LONGEST_ARC_LIST:
+        return None
+    return orbits
+
+
+def _group_key(group: Symmetry) -> _GroupKey:
+    return tuple(generator.tobytes() for generator in group.generators)
+
+
+def _topology_record(identifier: int, topology: Topology, place: Mapping[_GroupKey, int]) -> dict[str, Any]:
+    orbits, head = _compact(topology), {"id": identifier, "label": topology.label}
+    if orbits is None:
+        return head | {"arcs": arcs_record(topology.circuits)}
+    return head | {"orbits": {"group": place[_group_key(orbits.symmetry)], "arcs": arcs_record(orbits.arcs)}}
 
 
 def _segment_record(segment: Segment) -> dict[str, Any]:

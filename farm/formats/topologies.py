@@ -9,13 +9,13 @@ An arc is [source, destination, number of parallel circuits], GPUs from 0; ``lab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import Field
 
 from lumenfarm.errors import InputError
 from lumenfarm.formats.document import Arc, Document, FastList, Gpus, pair_matrix, require_schema, validate
 from lumenfarm.formats.reading import json_text
+from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Topology
 
 __all__ = ["SCHEMA", "arcs_record", "dump_topologies", "read_topologies", "topology_from_arcs"]
@@ -57,7 +57,7 @@ def dump_topologies(topologies: Sequence[Topology]) -> str:
     sizes = {topology.n for topology in topologies}
     if len(sizes) != 1:
         raise InputError("topologies", sorted(sizes), "topologies over one number of GPUs")
-    entries = [{"label": topology.label} | arcs_record(topology) for topology in topologies]
+    entries = [{"label": topology.label, "arcs": arcs_record(topology.circuits)} for topology in topologies]
     return json_text({"schema": SCHEMA, "n": sizes.pop(), "topologies": entries})
 
 
@@ -70,6 +70,6 @@ def topology_from_arcs(n: int, arcs: Sequence[tuple[int, int, int]], label: str,
     return Topology(pair_matrix(n, arcs, f"{place}.arcs"), label)
 
 
-def arcs_record(topology: Topology) -> dict[str, Any]:
-    """The ``arcs`` key of an entry."""
-    return {"arcs": [list(arc) for arc in topology.arcs()]}
+def arcs_record(circuits: PairMatrix) -> list[list[int]]:
+    """The ``arcs`` of an entry."""
+    return [[u, v, int(count)] for u, v, count in circuits.items()]

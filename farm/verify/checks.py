@@ -13,6 +13,7 @@ from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Latency, Topology
 from lumenfarm.schedule import Contract, EnvelopePiece, Schedule
 from lumenfarm.units import finite
+from lumenfarm.verify.circuits import written_out
 from lumenfarm.verify.flow import Proof, prove
 
 __all__ = ["Finding", "VerifyReport", "verify"]
@@ -69,6 +70,7 @@ def verify(schedule: Schedule, collective: Collective, *, tolerance: float = 1e-
     Source: model sections 2, 4, 6 and 8.
     """
     finite(tolerance, field="tolerance", strict=True)
+    schedule = written_out(schedule)
     return VerifyReport(
         (
             *_check_contract(schedule, collective),

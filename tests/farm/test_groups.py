@@ -1,13 +1,17 @@
 """Groups by their action tables: closed, without fixed points, and preserving what they claim to preserve."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lumenfarm import collectives
 from lumenfarm.groups import index_two_subgroups, recognised
 from lumenfarm.matrix import PairMatrix
+from lumenfarm.model import Topology
 from lumenfarm.symmetry import is_automorphism
 
 CASES = {
@@ -82,6 +86,25 @@ def test_topologies_are_preserved_and_use_as_many_ports_as_targets(case):
             topology = group.topology(targets)
             assert (topology.circuits.row_sums == 2).all()
             assert all(is_automorphism(topology.circuits, row.astype(np.int64)) for row in group.table)
+
+
+def groups():
+    for name, size in CASES.values():
+        patterns, dims = patterns_of(name, size)
+        group = recognised(patterns, dims)
+        yield from (group, *index_two_subgroups(group))
+
+
+@given(st.sampled_from(list(groups())), st.data())
+def test_topologies_are_all_images_under_the_table(group, data):
+    others = {r: st.integers(0, group.n - 1).filter(lambda v, r=r: v != r) for r in group.representatives.tolist()}
+    targets = [data.draw(st.lists(other, min_size=1, max_size=4)) for other in others.values()]
+    topology = group.topology(targets)
+    assert "circuits" not in vars(topology)
+    arcs = [(r, target) for r, reached in zip(others, targets, strict=True) for target in reached]
+    images = Counter((element[u], element[v]) for u, v in arcs for element in group.table.tolist())
+    assert topology.arcs() == [(*arc, count) for arc, count in sorted(images.items())]
+    assert topology == Topology.from_orbits(group.n, group.generators, [(u, v, 1) for u, v in arcs])
 
 
 def test_no_symmetry_is_no_group():

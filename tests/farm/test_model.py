@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from lumenfarm.errors import InputError
 from lumenfarm.matrix import PairMatrix
-from lumenfarm.model import Collective, Fabric, Latency, Origin, Pattern, Step, Topology
+from lumenfarm.model import ArcOrbits, Collective, Fabric, Latency, Origin, Pattern, Step, Topology
+from lumenfarm.symmetry import Symmetry
 
 FABRIC = Fabric(2, 800.0, 500.0, 500.0, 10_000.0)
 SHIFT = Step(PairMatrix.shift(6, 1, 3.0))
@@ -98,6 +99,46 @@ def test_arcs_given_twice_add_up_and_come_back_in_order(n, data):
     assert (topology.n, topology.label) == (n, "mine")
 
 
+def turned(arcs):
+    """Arcs that rotations of six GPUs by two map into each other."""
+    return Topology.from_orbits(6, [[2, 3, 4, 5, 0, 1]], arcs, "turned")
+
+
+def test_topologies_by_orbits_equal_those_by_arcs():
+    topology = turned([(0, 1, 1), (1, 0, 2), (2, 3, 4)])
+    written = [(0, 1, 5), (1, 0, 2), (2, 3, 5), (3, 2, 2), (4, 5, 5), (5, 4, 2)]
+    same = Topology.from_arcs(6, written, "written")
+    assert topology.arcs() == written
+    assert topology == same
+    assert same == topology
+    assert hash(topology) == hash(same)
+    assert topology.digest == same.digest
+    assert len({topology, same}) == 1
+    assert topology != Topology.from_arcs(6, written[1:])
+    assert topology.degree == 5
+    assert turned([]) == Topology.from_arcs(6, [])
+
+
+def test_orbits_are_written_out_only_when_circuits_are_asked_for():
+    for topology in (turned([(0, 1, 1)]), Topology.circulant(6, {1: 1})):
+        assert (topology.n, len(topology.orbits.arcs), topology.orbits.size % 3) == (6, 1, 0)
+        assert topology.label in {"turned", "circulant{+1}"}
+        assert "circuits" not in vars(topology)
+        circuits = topology.circuits
+        assert topology.circuits is circuits
+        again = pickle.loads(pickle.dumps(topology))  # noqa: S301 - our own bytes
+        assert "circuits" not in vars(again)
+        assert again == topology
+        assert again.label == topology.label
+    assert Topology.from_arcs(6, [(0, 1, 1)]).orbits is None
+
+
+def test_pickles_of_topologies_do_not_grow_with_their_arcs():
+    few, many = (Topology.circulant(512, dict.fromkeys(range(1, ports + 1), 1)) for ports in (1, 64))
+    assert few.circuits != many.circuits
+    assert len(pickle.dumps(many)) < 1.5 * len(pickle.dumps(few))
+
+
 def test_networkx_graph():
     topology = Topology.from_arcs(4, [(0, 1, 2), (1, 0, 1), (1, 2, 1)], "three arcs")
     graph = topology.to_networkx()
@@ -116,6 +157,16 @@ def test_networkx_graph():
         (lambda: Topology.from_arcs(3, [(0, 3, 1)]), "topology: expected ranks 0 to 2, got 3"),
         (lambda: Topology.from_arcs(3, [(0, 1, -1)]), "topology: expected finite values"),
         (lambda: Topology.from_arcs(1, []), "gpus: expected a whole number not below 2"),
+        (lambda: Topology.from_orbits(1, [], []), "gpus: expected a whole number not below 2"),
+        (lambda: turned([(0, 0, 1)]), "topology: expected pairs of two different GPUs"),
+        (lambda: turned([(0, 6, 1)]), "topology: expected ranks 0 to 5, got 6"),
+        (lambda: turned([(-1, 0, 1)]), "topology: expected ranks 0 to 5, got -1"),
+        (lambda: turned([(0, 1, 0)]), "topology: expected a whole number not below 1, got 0"),
+        (lambda: turned([(0, 1, 0.5)]), "topology: expected a whole number not below 1, got 0.5"),
+        (lambda: turned([(0, 1, 2**62)]), "topology: expected a total below"),
+        (lambda: Topology.from_orbits(3, [[1, 0]], []), "generators.0.: expected each rank from 0 to 2 once"),
+        (lambda: Topology.from_orbits(3, [[0, 2, 1]], []), "generators: expected permutations of which no product"),
+        (lambda: Topology(ArcOrbits(Symmetry(3), PairMatrix(3, [0], [1], 0.5))), "topology: expected a whole number"),
         (lambda: Step(PairMatrix(3, [], [], [])), "demand: expected a step in which at least one GPU sends something"),
         (lambda: Step(PairMatrix(3, [0], [1], 0.0)), "demand: expected a step in which at least one GPU sends"),
         (lambda: Collective("x", (), (6,)), "steps: expected at least one step"),
@@ -207,7 +258,9 @@ def test_topologies_and_patterns_are_equal_by_content(full):
     assert Topology(matrix) != Pattern(matrix)
 
 
-@pytest.mark.parametrize("noun", [FABRIC, Topology.circulant(4, {1: 1}), SHIFT, SHIFT.pattern(1), JOB, JOB.origin])
+@pytest.mark.parametrize(
+    "noun", [FABRIC, Topology.from_arcs(4, []), Topology.circulant(4, {1: 1}), SHIFT, SHIFT.pattern(1), JOB, JOB.origin]
+)
 def test_nouns_cannot_change(noun):
     for field in dataclasses.fields(noun):
         with pytest.raises(dataclasses.FrozenInstanceError):

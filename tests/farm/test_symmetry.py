@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lumenfarm.errors import InputError
 from lumenfarm.matrix import PairMatrix
-from lumenfarm.symmetry import Symmetry, candidate_generators, is_automorphism
+from lumenfarm.symmetry import Symmetry, candidate_generators, is_automorphism, translations
 
 
 def closure(n, generators):
@@ -86,3 +87,80 @@ def test_torus_has_its_translations():
 
     group = Symmetry.shared([torus((4, 3), 4).circuits], (4, 3))
     assert len(set(group.gpu_orbits().tolist())) == 1
+
+
+@st.composite
+def permutation_groups(draw):
+    """A few permutations; often of cycles of one length, so that free groups are among the groups they generate."""
+    n = draw(st.integers(1, 6))
+    names = st.permutations(range(n)).map(np.array)
+
+    def power_of_a_rotation():
+        name, length = draw(names), draw(st.sampled_from([m for m in range(1, n + 1) if n % m == 0]))
+        ranks = np.arange(n)
+        turned = ranks - ranks % length + (ranks + 1) % length
+        image = np.empty(n, dtype=np.int64)
+        image[name] = name[turned]
+        return image
+
+    return n, [power_of_a_rotation() if draw(st.booleans()) else draw(names) for _ in range(draw(st.integers(0, 2)))]
+
+
+@given(permutation_groups())
+def test_a_group_is_free_if_only_the_identity_has_fixed_gpus(case):
+    n, generators = case
+    elements = closure(n, generators)
+    free = all(e == tuple(range(n)) or all(e[u] != u for u in range(n)) for e in elements)
+    if not free:
+        with pytest.raises(InputError, match=r"^generators: expected permutations of which no product"):
+            Symmetry.free(n, generators)
+        return
+    group = Symmetry.free(n, generators)
+    rows = group.images(np.arange(n)).tolist()
+    assert rows[0] == list(range(n))
+    assert sorted(map(tuple, rows)) == sorted(elements)
+    assert group.order == len(elements)
+
+
+@pytest.mark.parametrize(
+    "generators",
+    [
+        pytest.param(((1 - np.arange(512)) % 512, (3 - np.arange(512)) % 512), id="two reflections"),
+        pytest.param(translations((8, 4, 16)).generators, id="a torus"),
+        pytest.param(tuple(np.arange(512) ^ (1 << bit) for bit in range(9)), id="XOR"),
+    ],
+)
+def test_images_of_larger_groups_are_a_table(generators):
+    group = Symmetry.free(512, generators)
+    some = np.array([0, 5, 300])
+    images = group.images(some)
+    assert images[0].tolist() == some.tolist()
+    assert len({tuple(row) for row in images.tolist()}) == len(images) == group.order
+    rows = {tuple(row) for row in images.tolist()}
+    assert all({tuple(g[list(row)].tolist()) for row in rows} == rows for g in generators)
+
+
+def test_translations_of_a_torus():
+    group = translations((3, 4))
+    moves = [[(u // 4 + a) % 3 * 4 + (u + b) % 4 for u in range(12)] for a in range(3) for b in range(4)]
+    assert sorted(group.images(np.arange(12)).tolist()) == sorted(moves)
+    assert translations((6,)).generators[0].tolist() == [1, 2, 3, 4, 5, 0]
+
+
+NO_PERMUTATIONS = {
+    "too few": [1, 2, 0],
+    "twice": [1, 2, 3, 3],
+    "too large": [0, 1, 2, 4],
+    "negative": [-1, 0, 1, 2],
+    "a table": [[1, 2], [3, 0]],
+    "not whole": [1.0, 2.0, 3.0, 0.0],
+    "text": "1230",
+    "huge": [2**70, 1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("ranks", NO_PERMUTATIONS.values(), ids=NO_PERMUTATIONS)
+def test_generators_must_be_permutations(ranks):
+    with pytest.raises(InputError, match=r"^mine\[1\]: expected each rank from 0 to 3 once, got [^\n]*$") as caught:
+        Symmetry.free(4, [[1, 2, 3, 0], ranks], field="mine")
+    assert caught.value.field == "mine[1]"

@@ -18,9 +18,9 @@ from scipy.optimize import linprog
 
 from lumenfarm.errors import InputError
 from lumenfarm.matrix import PairMatrix
-from lumenfarm.model import Collective, Fabric, Latency, Step, Topology
+from lumenfarm.model import ArcOrbits, Collective, Fabric, Latency, Step, Topology
 from lumenfarm.schedule import Contract, EnvelopePiece, Provenance, Schedule, Segment, StepTiming
-from lumenfarm.verify import VerifyReport, checks, flow, verify
+from lumenfarm.verify import VerifyReport, checks, circuits, flow, verify
 from lumenfarm.verify.flow import prove
 
 CHECKS = {"contract", "degree", "segments", "reachability", "theta", "hops", "time", "cost", "bound", "envelope"}
@@ -424,6 +424,52 @@ def test_forgeries_are_rejected(forge: Callable[[Schedule], Schedule]) -> None:
     assert failed(verify(forge(case.schedule()), case.collective)) == FORGERIES[forge]
 
 
+RANKS = np.arange(16)
+TURN_BY_TWO, REFLECTION = (RANKS + 2) % 16, (1 - RANKS) % 16
+# The topology of the swings by its orbits, and descriptions that differ from it in one place.
+SWING_ORBITS = Topology.from_orbits(16, [TURN_BY_TWO, REFLECTION], [(0, 3, 1), (0, 11, 1)], "swings")
+FORGED_ORBITS = {
+    "another target": ([TURN_BY_TWO, REFLECTION], [(0, 3, 1), (0, 5, 1)], {"theta"}),
+    "another generator": ([(RANKS + 1) % 16], [(0, 3, 1), (0, 11, 1)], {"theta"}),
+    "a generator less": ([TURN_BY_TWO], [(0, 3, 1), (0, 11, 1)], {"reachability", "theta"}),
+    "more circuits": ([TURN_BY_TWO, REFLECTION], [(0, 3, 2), (0, 11, 1)], {"degree", "theta"}),
+    "an orbit less": ([TURN_BY_TWO, REFLECTION], [(0, 3, 1)], {"reachability", "theta"}),
+}
+
+
+def with_swings(topology: Topology) -> Schedule:
+    true = CASES["swing"].schedule()
+    return replace(true, topologies=(true.topologies[0], topology), initial=topology)
+
+
+def test_a_truthful_schedule_by_orbits_is_accepted() -> None:
+    case = CASES["swing"]
+    by_arcs = Topology.from_arcs(16, SWING_ORBITS.arcs(), "swings")
+    report = verify(with_swings(SWING_ORBITS), case.collective)
+    assert failed(report) == set()
+    assert report == verify(with_swings(by_arcs), case.collective)
+    assert with_swings(SWING_ORBITS).topologies == case.schedule().topologies
+
+
+@pytest.mark.parametrize("forgery", FORGED_ORBITS)
+def test_forged_orbits_are_rejected_as_forged_arcs_are(forgery: str) -> None:
+    generators, arcs, checks_failed = FORGED_ORBITS[forgery]
+    forged = Topology.from_orbits(16, generators, arcs, "swings")
+    by_arcs = Topology.from_arcs(16, forged.arcs(), "swings")
+    collective = CASES["swing"].collective
+    report = verify(with_swings(forged), collective)
+    assert checks_failed <= failed(report)
+    assert report == verify(with_swings(by_arcs), collective)
+
+
+def test_what_a_topology_says_of_its_orbits_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ArcOrbits, "circuits", lambda _: CASES["swing"].parts[1][2].circuits)
+    generators, arcs, checks_failed = FORGED_ORBITS["another target"]
+    forged = Topology.from_orbits(16, generators, arcs, "swings")
+    assert forged == SWING_ORBITS
+    assert checks_failed <= failed(verify(with_swings(forged), CASES["swing"].collective))
+
+
 @pytest.mark.parametrize("factor", [0.99, 1.01, 1 - 1e-5, 1 + 1e-5])
 @pytest.mark.parametrize("name", ["doubling", "swing", "irregular"])
 def test_a_theta_carried_through_all_sums_is_still_found(name: str, factor: float) -> None:
@@ -594,7 +640,7 @@ def test_equal_steps_are_proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_check_shares_no_code_with_the_search() -> None:
     allowed = {"matrix", "model", "schedule", "units", "verify"}
-    for module in (checks, flow):
+    for module in (checks, circuits, flow):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("lumenfarm"):
                 assert node.module.split(".")[1] in allowed

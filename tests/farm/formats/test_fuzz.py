@@ -26,22 +26,44 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=8,
 )
-KINDS = ["collective", "schedule", "topologies"]
+KINDS = ["collective", "schedule", "orbits", "topologies"]
 Load = Callable[[bytes], object]
 Dump = Callable[[Any], str]
 
 LOAD: dict[str, Load] = {
     "collective": lambda data: read_collective(Content("given", data)),
     "schedule": lambda data: read_schedule(Content("given", data).json),
+    "orbits": lambda data: read_schedule(Content("given", data).json),
     "topologies": lambda data: read_topologies(Content("given", data).json),
 }
-DUMP: dict[str, Dump] = {"collective": dump_collective, "schedule": dump_schedule, "topologies": dump_topologies}
+DUMP: dict[str, Dump] = {
+    "collective": dump_collective,
+    "schedule": dump_schedule,
+    "orbits": dump_schedule,
+    "topologies": dump_topologies,
+}
 
 
 @pytest.fixture(scope="module")
 def valid(collective: Collective, schedule: Schedule) -> dict[str, str]:
     objects = {"collective": collective, "schedule": schedule, "topologies": schedule.topologies}
-    return {kind: DUMP[kind](objects[kind]) for kind in KINDS}
+    texts = {kind: DUMP[kind](given) for kind, given in objects.items()}
+    return texts | {"orbits": by_orbits(texts["schedule"])}
+
+
+def by_orbits(schedule: str) -> str:
+    """The text of a schedule over four GPUs with its topologies given by orbits under rotations."""
+    document = json.loads(schedule)
+    document["groups"] = [[[2, 3, 0, 1], [1, 2, 3, 0]], [[1, 2, 3, 0]]]
+    for index, entry in enumerate([*document["topologies"], document["initial"]]):
+        entry["orbits"] = {"group": index % 2, "arcs": [arc for arc in entry.pop("arcs") if arc[0] == 0]}
+    return json.dumps(document)
+
+
+def test_the_document_with_orbits_is_the_schedule(valid: dict[str, str], schedule: Schedule) -> None:
+    again = LOAD["orbits"](valid["orbits"].encode())
+    assert isinstance(again, Schedule)
+    assert (again.topologies, again.initial) == (schedule.topologies, schedule.initial)
 
 
 def check(kind: str, data: bytes) -> None:

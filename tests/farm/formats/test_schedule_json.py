@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lumenfarm.errors import InputError
-from lumenfarm.formats.schedule_json import dump_schedule, json_schema, read_schedule
+from lumenfarm.formats.schedule_json import LONGEST_ARC_LIST, MOST_ARCS, dump_schedule, json_schema, read_schedule
+from lumenfarm.model import Topology
 from lumenfarm.schedule import Schedule
 
 KEYS = {
-    "": "schema collective fabric topologies segments steps initial cost_ns communication_ns reconfigurations"
+    "": "schema collective fabric groups topologies segments steps initial cost_ns communication_ns reconfigurations"
     " lower_bound_ns gap envelope contract provenance",
     "collective": "name n dims message_bytes generator step_digests",
     "fabric": "ports link_gbps alpha_ns delta_ns reconfig_delay_ns latency",
@@ -90,7 +93,99 @@ def test_the_schema_lists_the_keys_and_closes_the_objects() -> None:
     objects = [schema, *schema["$defs"].values()]
     assert all(entry["additionalProperties"] is False for entry in objects)
     sections = {tuple(entry["properties"]) for entry in objects}
-    assert {tuple(keys.split()) for keys in KEYS.values()} <= sections
+    keys = KEYS | {"topologies": "id label arcs orbits"}
+    assert {tuple(names.split()) for names in keys.values()} <= sections
+    entry = schema["$defs"]["TopologyEntry"]
+    assert entry["oneOf"] == [{"required": ["arcs"]}, {"required": ["orbits"]}]
+    assert entry["required"] == ["id", "label"]
+    assert entry["properties"]["arcs"]["type"] == "array"
+    assert entry["properties"]["orbits"] == {"$ref": "#/$defs/OrbitsEntry"}
+
+
+RANKS = np.arange(1024)
+TURNS_BY_TWO_AND_REFLECTION = ((RANKS + 2) % 1024, (1 - RANKS) % 1024)
+
+
+@pytest.fixture
+def large(schedule: Schedule) -> Schedule:
+    """1024 GPUs; two Cayley topologies of a dihedral group with 2048 arcs, and a circulant, which has another group."""
+    cayley = (
+        Topology.from_orbits(1024, TURNS_BY_TWO_AND_REFLECTION, [(0, 1, 1), (0, target, 1)], f"cayley to {target}")
+        for target in (3, 1019)
+    )
+    circulant = Topology.circulant(1024, {1: 1, -1: 1})
+    return replace(schedule, n=1024, dims=(1024,), topologies=tuple(cayley), initial=circulant)
+
+
+@pytest.fixture
+def compact(large: Schedule) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(dump_schedule(large))
+    return value
+
+
+def numbers_in(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return sum(map(numbers_in, parts)) + (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def test_topologies_of_many_arcs_are_written_by_orbits(compact: dict[str, Any], large: Schedule) -> None:
+    turns, reflection, rotation = (RANKS + 2) % 1024, (1 - RANKS) % 1024, (RANKS + 1) % 1024
+    assert compact["groups"] == [[turns.tolist(), reflection.tolist()], [rotation.tolist()]]
+    assert compact["topologies"] == [
+        {"id": 1, "label": "cayley to 3", "orbits": {"group": 0, "arcs": [[0, 1, 1], [0, 3, 1]]}},
+        {"id": 2, "label": "cayley to 1019", "orbits": {"group": 0, "arcs": [[0, 1, 1], [0, 1019, 1]]}},
+    ]
+    assert compact["initial"]["orbits"] == {"group": 1, "arcs": [[0, 1, 1], [0, 1023, 1]]}
+    by_arcs = tuple(Topology.from_arcs(1024, topology.arcs()) for topology in large.topologies)
+    full = json.loads(dump_schedule(replace(large, topologies=by_arcs, initial=None)))
+    assert full["groups"] == []
+    assert [len(entry["arcs"]) for entry in full["topologies"]] == [2048, 2048]
+    assert numbers_in(full["topologies"]) > 500 * numbers_in(compact["topologies"])
+
+
+def test_each_further_topology_of_a_group_adds_a_few_numbers(large: Schedule) -> None:
+    def numbers(targets: range) -> int:
+        more = [
+            Topology.from_orbits(1024, TURNS_BY_TWO_AND_REFLECTION, [(0, 1, 1), (0, target, 1)]) for target in targets
+        ]
+        return numbers_in(json.loads(dump_schedule(replace(large, topologies=tuple(more)))))
+
+    assert numbers(range(3, 103)) - numbers(range(3, 53)) == 50 * 8
+
+
+def test_round_trip_by_orbits(compact: dict[str, Any], large: Schedule) -> None:
+    again = read_schedule(compact)
+    assert json.loads(dump_schedule(again)) == compact
+    assert again.topologies == large.topologies
+    assert again.initial == large.initial
+    assert [topology.label for topology in again.topologies] == ["cayley to 3", "cayley to 1019"]
+
+
+def test_reading_does_not_write_orbits_out(large: Schedule) -> None:
+    given = replace(large, initial=None)
+    again = read_schedule(json.loads(dump_schedule(given)))
+    labels = [topology.label for topology in again.topologies]
+    assert (again.n, again.cost_ns, labels) == (1024, large.cost_ns, ["cayley to 3", "cayley to 1019"])
+    assert [topology.n for topology in again.topologies] == [1024, 1024]
+    for topology in (*given.topologies, *again.topologies):
+        assert "circuits" not in vars(topology)
+    assert again.topologies[0].degree == 2
+
+
+@pytest.mark.parametrize(("gpus", "form"), [(LONGEST_ARC_LIST // 2, "arcs"), (LONGEST_ARC_LIST // 2 + 1, "orbits")])
+def test_few_arcs_are_written_in_full(schedule: Schedule, gpus: int, form: str) -> None:
+    topologies = (Topology.circulant(gpus, {1: 1, 2: 1}), Topology.circulant(gpus, {1: 2, 3: 1}))
+    document = json.loads(dump_schedule(replace(schedule, n=gpus, dims=(gpus,), topologies=topologies, initial=None)))
+    assert [list(entry) for entry in document["topologies"]] == [["id", "label", form]] * 2
+    assert len(document["groups"]) == (form == "orbits")
+
+
+def test_orbits_without_generators_are_arcs(large: Schedule) -> None:
+    arcs = [(u, v, 1) for u in range(2) for v in range(2, 1024)]
+    topologies = (Topology.from_orbits(1024, [], arcs), large.topologies[1])
+    document = json.loads(dump_schedule(replace(large, topologies=topologies)))
+    assert len(document["topologies"][0]["arcs"]) == 2044
+    assert read_schedule(document).topologies == topologies
 
 
 Change = Callable[[dict[str, Any]], object]
@@ -112,6 +207,54 @@ def remove(*path: str | int) -> Change:
         del document[path[-1]]
 
     return change
+
+
+FEW = [[0, 1, 1], [0, 3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (remove("groups"), "groups"),
+        (set_at("groups", to=[]), "topologies[0].orbits.group"),
+        (set_at("groups", 0, to=[]), "groups[0]"),
+        (set_at("groups", 0, to=[RANKS.tolist()] * 65), "groups[0]"),
+        (set_at("groups", 0, 1, to=[0, 1]), "groups[0][1]"),
+        (set_at("groups", 0, 1, 5, to=0), "groups[0][1]"),
+        (set_at("groups", 0, 1, 5, to=1024), "groups[0][1]"),
+        (set_at("groups", 0, 1, 5, to=-1), "groups[0][1][5]"),
+        (set_at("groups", 0, 1, 5, to=5.0), "groups[0][1][5]"),
+        (set_at("groups", 0, 1, to=((-RANKS) % 1024).tolist()), "groups[0]"),
+        (set_at("groups", 1, 0, to=[1, 0, *range(2, 1024)]), "groups[1]"),
+        (set_at("topologies", 1, "orbits", "group", to=2), "topologies[1].orbits.group"),
+        (set_at("topologies", 1, "orbits", "group", to=-1), "topologies[1].orbits.group"),
+        (remove("topologies", 1, "orbits", "group"), "topologies[1].orbits.group"),
+        (set_at("topologies", 1, "orbits", "groups", to=0), "topologies[1].orbits"),
+        (set_at("topologies", 1, "orbits", "arcs", 1, 1, to=1024), "topologies[1].orbits.arcs[1][1]"),
+        (set_at("topologies", 1, "orbits", "arcs", 1, 1, to=0), "topologies[1].orbits.arcs[1]"),
+        (set_at("topologies", 1, "orbits", "arcs", 1, 2, to=0), "topologies[1].orbits.arcs[1][2]"),
+        (set_at("topologies", 1, "orbits", "arcs", 1, 2, to=0.5), "topologies[1].orbits.arcs[1][2]"),
+        (set_at("topologies", 1, "arcs", to=FEW), "topologies[1]"),
+        (set_at("topologies", 1, "arcs", to=None), "topologies[1]"),
+        (set_at("topologies", 1, "orbits", to=None), "topologies[1]"),
+        (remove("topologies", 1, "orbits"), "topologies[1]"),
+        (remove("initial", "orbits"), "initial"),
+        (set_at("initial", "orbits", "arcs", to=FEW * (MOST_ARCS // 2048 - 1)), "topologies"),
+    ],
+)
+def test_bad_orbits_are_refused_at_their_place(compact: dict[str, Any], change: Change, field: str) -> None:
+    change(compact)
+    with pytest.raises(InputError) as caught:
+        read_schedule(compact)
+    assert caught.value.field == field
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+def test_arcs_and_orbits_exclude_each_other_in_words(compact: dict[str, Any]) -> None:
+    del compact["topologies"][0]["orbits"]
+    with pytest.raises(InputError, match=r"^topologies\[0\]: expected an object with either arcs or orbits, got"):
+        read_schedule(compact)
 
 
 @pytest.mark.parametrize(
