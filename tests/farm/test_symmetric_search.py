@@ -1,6 +1,7 @@
 """The search beside costing every topology of the space."""
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,10 +9,12 @@ import pytest
 from lumenfarm import collectives, recurrence
 from lumenfarm.cayley import Space
 from lumenfarm.groups import index_two_subgroups, recognised
-from lumenfarm.model import Fabric, Latency
+from lumenfarm.model import Fabric, Latency, Topology
 from lumenfarm.problem import Workload
 from lumenfarm.symmetric_search import SymmetricSearch
+from lumenfarm.symmetry import is_automorphism
 from lumenfarm.tasks.concurrent_flow import metric_row
+from lumenfarm.verify.flow import prove
 
 
 def job(name, gpus, degree, delta, alpha_r, latency=Latency.CONGESTION):
@@ -153,3 +156,44 @@ def test_symmetric_optimum_is_the_optimum_of_8_gpus_with_one_port(name, interval
         with np.errstate(divide="ignore"):
             found.append((weights / theta).sum(axis=1).min())
     assert min(found) == pytest.approx(exact)
+
+
+@cache
+def theta_of_symmetric_topologies(name):
+    """Of every step on all topologies of the group and of its subgroups of half the size: 8 GPUs with two ports."""
+    workload = job(name, 8, 2, 0, 0)
+    group = space_of(workload, 1).group
+    spaces = [Space(one, 2) for one in (group, *index_two_subgroups(group))]
+    rows = [row_of(workload, space, number) for space in spaces for number in range(space.size)]
+    return np.array([row.theta for row in rows])[:, workload.pattern_of_step]
+
+
+def values(theta, interval):
+    """sum_i w_i/theta_i for theta of all steps of halving, shape (..., steps)."""
+    steps = np.arange(*interval)
+    with np.errstate(divide="ignore"):
+        return (0.5 ** (steps - steps[0]) / theta[..., steps]).sum(axis=-1)
+
+
+@pytest.mark.parametrize(("interval", "best"), [((0, 2), 2), ((1, 3), 2), ((0, 3), 3)])
+def test_symmetric_optimum_of_doubling_is_the_optimum_of_8_gpus_with_two_ports(interval, best):
+    """SCIP finds the same over all topologies (model section 9, where one port's worth is sent over two)."""
+    assert values(theta_of_symmetric_topologies("reduce-scatter-rd"), interval).min() == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    ("interval", "targets", "best"),
+    [
+        ((0, 2), "16 03 03 24 25 47 57 16", 13 / 5),
+        ((1, 3), "37 26 15 47 03 16 25 04", 7 / 3),
+        ((0, 3), "13 06 04 27 35 46 27 15", 31 / 10),
+    ],
+)
+def test_two_classes_miss_the_optimum_of_swing_on_8_gpus_with_two_ports(interval, targets, best):
+    """The best of all topologies (benchmarks/exact_small.py) are preserved by a reflection: they have four classes."""
+    topology = Topology.from_arcs(8, [(u, int(v), 1) for u, pair in enumerate(targets.split()) for v in pair])
+    assert any(is_automorphism(topology.circuits, (centre - np.arange(8)) % 8) for centre in (1, 3, 5, 7))
+    steps = job("reduce-scatter-swing", 8, 2, 0, 0).collective.steps
+    shipped = np.array([prove(topology, step.pattern(2).multiplicities).shipped for step in steps])
+    assert values(shipped, interval) == pytest.approx(best)
+    assert values(theta_of_symmetric_topologies("reduce-scatter-swing"), interval).min() > 1.1 * best
