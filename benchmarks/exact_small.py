@@ -1,10 +1,13 @@
 """The best of all topologies of 8 GPUs beside the best symmetric ones, for every interval of two AllReduces.
 
-Run as ``python benchmarks/exact_small.py``. With free ports no topology is better: a GPU that lacks circuits both ways
-can be put into any circuit between two others. The rest are listed, those that the collective's group takes to each
-other mostly once: the first GPU takes the least targets, as seen from itself. Metric inequalities bound theta of all of
-them (see `lumenfarm.cayley`). The most promising are solved by the general program and give further inequalities,
-with all images under the group, until no topology is left that could be better by more than 0.001 %.
+Run as ``python benchmarks/exact_small.py``. The symmetric ones are found by the planner, which closes the spaces of the
+collective's group and of its subgroups.
+
+As to all topologies, free ports do not help: a GPU that lacks circuits both ways can be put into any circuit between
+two others. The rest are listed, those that the collective's group takes to each other mostly once: the first GPU takes
+the least targets, as seen from itself. Metric inequalities bound theta of all of them (see `lumenfarm.cayley`). The
+most promising are solved by the general program and give further inequalities, with all images under the group, until
+no topology is left that could be better by more than 0.001 %.
 """
 
 from __future__ import annotations
@@ -20,18 +23,21 @@ import numpy as np
 from common import parser, setting, table
 from numpy.typing import NDArray
 
-from lumenfarm import Fabric, Pattern, Topology, generate
+from lumenfarm import Collective, Fabric, Pattern, Topology, generate
 from lumenfarm.cayley import Space
-from lumenfarm.groups import Group, index_two_subgroups, recognised
-from lumenfarm.problem import Workload
+from lumenfarm.groups import Group, recognised, subgroup_ladder
+from lumenfarm.planner import Planner
+from lumenfarm.problem import MetricRow, MetricTask, Workload
 from lumenfarm.symmetry import Symmetry
 from lumenfarm.tasks.concurrent_flow import metric_row
+from lumenfarm.tasks.work import solve
 from lumenfarm.verify.flow import prove
 
 GPUS = 8
 SWING = "all-reduce-swing"
 COLLECTIVES = ("all-reduce-rd", SWING)
 DEGREES = (1, 2)
+PROHIBITIVE_NS = 1e15
 # A topology that is better by less, relative, may be missed. Bounds are sums of a few single-precision numbers.
 TOLERANCE = 1e-5
 # A theta below this counts as this, so that a pattern of weight 0 adds nothing.
@@ -53,31 +59,40 @@ class Job:
         patterns: the distinct ones, in order of steps.
         names: where each problem comes from first.
         weights: of each pattern in each problem, 0 if it is not part of it, shape (problems, patterns).
+        workloads: the steps of each problem alone, where no reconfiguration pays.
+        group: preserves all patterns.
     """
 
     patterns: tuple[Pattern, ...]
     names: tuple[tuple[str, str], ...]
     weights: Floats
+    workloads: tuple[Workload, ...]
     group: Group
 
 
 def job(collective: str, degree: int) -> Job:
     """Hop delays alone, hence equal weights, and transfer times alone; intervals of a single pattern are left out."""
-    found: dict[str, tuple[tuple[str, str], dict[Pattern, float]]] = {}
-    steps = generate(collective, gpus=GPUS, message_bytes=2**20, ports=degree)
+    found: dict[str, tuple[tuple[str, str], Workload]] = {}
+    whole = generate(collective, gpus=GPUS, message_bytes=2**20, ports=degree)
     for kind, link_gbps, delta_ns in (("latency", 1e18, 1e6), ("bandwidth", 800.0, 0.0)):
-        workload = Workload.of(steps, Fabric(degree, link_gbps, 0.0, delta_ns, 0.0))
-        for first, stop in itertools.combinations(range(len(workload) + 1), 2):
-            problem = workload.interval(first, stop)
-            if len(problem.patterns) > 1:
-                weight_of = dict(zip(problem.patterns, problem.weights, strict=True))
-                found.setdefault(problem.key, ((kind, f"{first + 1}-{stop}"), weight_of))
-    patterns = tuple(dict.fromkeys(workload.patterns[index] for index in workload.pattern_of_step))
-    group = recognised([pattern.multiplicities for pattern in patterns], steps.dims)
+        for first, stop in itertools.combinations(range(len(whole) + 1), 2):
+            steps = Collective(collective, whole.steps[first:stop], whole.dims)
+            workload = Workload.of(steps, Fabric(degree, link_gbps, 0.0, delta_ns, PROHIBITIVE_NS))
+            if len(workload.patterns) > 1:
+                key = workload.interval(0, len(workload)).key
+                found.setdefault(key, ((kind, f"{first + 1}-{stop}"), workload))
+    names, workloads = zip(*found.values(), strict=True)
+    patterns = tuple(dict.fromkeys(step.pattern(degree) for step in whole.steps))
+    group = recognised([pattern.multiplicities for pattern in patterns], whole.dims)
     if group is None:
         raise ValueError(f"{collective} has no symmetry")
-    weights = [[weight_of.get(pattern, 0.0) for pattern in patterns] for _, weight_of in found.values()]
-    return Job(patterns, tuple(name for name, _ in found.values()), np.array(weights), group)
+    return Job(patterns, names, np.array([_weights(workload, patterns) for workload in workloads]), workloads, group)
+
+
+def _weights(workload: Workload, patterns: Sequence[Pattern]) -> list[float]:
+    problem = workload.interval(0, len(workload))
+    weight_of = dict(zip(problem.patterns, problem.weights, strict=True))
+    return [weight_of.get(pattern, 0.0) for pattern in patterns]
 
 
 class Best:
@@ -88,9 +103,8 @@ class Best:
         self.values = np.full(len(weights), np.inf)
         self.topologies: dict[int, Topology] = {}
 
-    def take(self, topology: Topology, theta: Sequence[float]) -> None:
-        """Compare with one more topology."""
-        values = self.of(theta)
+    def take(self, topology: Topology, values: Floats) -> None:
+        """Compare with one more topology, by its value for each problem."""
         for index in np.flatnonzero(values < self.values * (1 - 1e-9)).tolist():
             self.values[index], self.topologies[index] = values[index], topology
 
@@ -100,15 +114,25 @@ class Best:
         return values
 
 
-def symmetric(job: Job, degree: int) -> Best:
-    """The best over all topologies of the group and of its subgroups of index two, each by its own program."""
-    best = Best(job.weights)
-    for group in (job.group, *index_two_subgroups(job.group)):
-        space = Space(group, degree)
-        for number in range(space.size):
-            topology = space.topology(number)
-            best.take(topology, metric_row(topology, job.patterns, group.symmetry).theta)
-    return best
+def symmetric(job: Job, degree: int) -> tuple[Best, Best]:
+    """The best over the topologies with one or two classes of GPUs, and over those with four as well.
+
+    The planner closes one space after the other, those with few classes first.
+    """
+    few, four = Best(job.weights), Best(job.weights)
+    spaces = [Space(group, degree) for group in subgroup_ladder(job.group, 4)]
+    for index, workload in enumerate(job.workloads):
+        planner = Planner(workload, (), spaces=spaces)
+        while tasks := planner.next_round():
+            for task in tasks:
+                outcome = solve(task)
+                planner.feed(task, outcome)
+                if isinstance(task, MetricTask) and isinstance(outcome, MetricRow):
+                    values = np.full(len(job.weights), np.inf)
+                    values[index] = workload.intervals.values(outcome.theta)[workload.intervals.index[0, -1]]
+                    for best in (few, four) if task.classes <= 2 else (four,):
+                        best.take(task.topology, values)
+    return few, four
 
 
 class Listing:
@@ -178,17 +202,6 @@ def _completed(places: Ints, missing: Ints, allowed: Ints, ends: Ints) -> Places
     return np.vstack((places[:, row], allowed[order[first[row] + within]])).astype(np.int16)
 
 
-class FourClasses(Listing):
-    """Only the topologies that some element of order two preserves: its classes are pairs of GPUs."""
-
-    def pieces(self) -> Iterator[Places]:
-        """As for all topologies."""
-        involutions = [element for element in self.element[1:] if (element[element] == np.arange(self.n)).all()]
-        for places in super().pieces():
-            options = self.rows(places)
-            yield places[:, np.any([(options[one] == options).all(axis=0) for one in involutions], axis=0)]
-
-
 @dataclass(slots=True)
 class Cut:
     """A metric inequality: theta of a pattern is at most the sum of a table's entries.
@@ -223,7 +236,7 @@ class Exact:
         """Theta by the general program; what its potentials say about all topologies."""
         row = metric_row(topology, self.job.patterns, Symmetry(topology.n))
         self.solved += 1
-        self.best.take(topology, row.theta)
+        self.best.take(topology, self.best.of(row.theta))
         cuts: dict[bytes, Cut] = {}
         for index, (pattern, potentials) in enumerate(zip(self.job.patterns, row.potentials, strict=True)):
             if row.theta[index] < 1 - TOLERANCE:
@@ -323,16 +336,14 @@ def compared(collective: str, degree: int) -> tuple[list[tuple[str, ...]], tuple
     """Rows of the table of intervals, and the row of the table of effort."""
     here = job(collective, degree)
     times = [time.perf_counter()]
-    few_classes = symmetric(here, degree)
+    few_classes, four_classes = symmetric(here, degree)
     times.append(time.perf_counter())
-    four_classes = Exact(here, FourClasses(here.group, degree), few_classes)
-    times.append(time.perf_counter())
-    exact = Exact(here, Listing(here.group, degree), four_classes.best)
+    exact = Exact(here, Listing(here.group, degree), four_classes)
     times.append(time.perf_counter())
     rows = []
     for index, (name, weights) in enumerate(zip(here.names, here.weights, strict=True)):
         found = proved(exact.best.topologies[index], here.patterns, weights)
-        values = (few_classes.values[index], four_classes.best.values[index], found)
+        values = (few_classes.values[index], four_classes.values[index], found)
         shown = (*(f"{value:.4f}" for value in values), f"{values[0] / values[2]:.3f}")
         rows.append((collective, str(degree), *name, " ".join(f"{weight:.2f}" for weight in weights), *shown))
     seconds = (f"{stop - start:.1f}" for start, stop in itertools.pairwise(times))
@@ -348,7 +359,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     best = ("1 or 2 classes", "4 classes", "all", "ratio")
     rows = [row for some, _ in found for row in some]
     print(table(("<collective", "ports", "<weights of", "<steps", "<weights", *best), rows), "\n")
-    effort = ("topologies", "listed", "solved", "1 or 2 classes s", "4 classes s", "all s")
+    effort = ("topologies", "listed", "solved", "symmetric s", "all s")
     print(table(("<collective", "ports", "<group", *effort), [effort_row for _, effort_row in found]))
     return 0
 

@@ -86,8 +86,11 @@ def _summary_rows(synthesis: Synthesis) -> list[tuple[str, str, str]]:
 
 
 def _proof_row(proof: SpaceProof) -> tuple[str, str, str, str, str]:
-    verdict = "proved" if proof.closed else "search not finished"
     bound = format_time_ns(proof.lower_bound_ns)
+    if not proof.listed:
+        verdict = "searched near the best" if proof.answered else "not searched"
+        return proof.group, f"up to {proof.topologies:.1e}", f"{proof.answered:,}", bound, verdict
+    verdict = "proved" if proof.closed else "search not finished"
     return proof.group, f"{proof.topologies:,}", f"{proof.answered:,}", bound, verdict
 
 
@@ -99,7 +102,10 @@ def _envelope_row(piece: EnvelopePiece) -> tuple[str, str, str, str]:
 
 def _work_line(synthesis: Synthesis) -> str:
     work = synthesis.work
-    parts = [f"{work.solved} topologies solved ({work.theta} linear programs)", f"{work.from_cache} from the cache"]
+    parts = [
+        f"{work.solved} tasks solved ({work.theta} linear programs for theta)",
+        f"{work.from_cache} from the cache",
+    ]
     if work.left_out:
         parts.append(f"{work.left_out} left out at the limit")
     return f"{', '.join(parts)}, {synthesis.wall_s:.2f} s"

@@ -26,7 +26,7 @@ def progress(*, quiet: bool) -> Iterator[Listener | None]:
         yield None
     elif sys.stderr.isatty():
         with _bar() as bar:
-            task = bar.add_task("topologies", total=None, standing="")
+            task = bar.add_task("tasks", total=None, standing="")
             yield lambda standing, busy: bar.update(
                 task, completed=standing.done, total=standing.known, standing=_line(standing, busy)
             )
@@ -41,7 +41,7 @@ class _Lines:
     def __call__(self, standing: Standing, busy: int) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _LINE_EVERY_S
-            print(f"{standing.done}/{standing.known} topologies, {_line(standing, busy)}", file=sys.stderr, flush=True)
+            print(f"{standing.done}/{standing.known} tasks, {_line(standing, busy)}", file=sys.stderr, flush=True)
 
 
 def _bar() -> Progress:

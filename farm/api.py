@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,8 @@ from lumenfarm.cache.results import ResultCache, warn_by_log
 from lumenfarm.cayley import Space
 from lumenfarm.driver import Limits, Listener, Work, run
 from lumenfarm.errors import InputError, unknown_word
-from lumenfarm.groups import index_two_subgroups, recognised
+from lumenfarm.groups import Group, recognised, subgroup_ladder
+from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Fabric, Topology
 from lumenfarm.plan import Baselines, IntervalBounds, Plan
 from lumenfarm.planner import Planner, SpaceProof, Standing
@@ -50,11 +52,12 @@ _WORKERS_A_CPU = 4
 _NO_WORK = Work(theta=0, solved=0, from_cache=0, left_out=0)
 _Candidate: TypeAlias = str | Topology
 
-# Two classes of 64 GPUs with two ports have this many topologies; tables for them take some hundred megabytes.
-_LARGEST_SPACE = 2**22
-# Flow variables of all linear programs of a search: some minutes on two cores.
-_EFFORT = 1e7
-_MANY_GPUS = 128
+# Each rung of the ladder of subgroups has twice the classes of GPUs, and linear programs twice as large.
+_MOST_CLASSES = 4
+# Microseconds of one CPU, about.
+_EFFORT = 1e8
+# GPUs times patterns.
+_MANY_PROGRAMS = 1024
 _ASKED_FOR, _NAMED = "asked for", "candidates are named"
 
 
@@ -83,7 +86,8 @@ def synthesize(
             whoever names some gets the best of exactly these. None: the default families.
         initial: topology in place before the first step; moving off it is paid for. None: the first one is free.
         gap: stop as soon as (cost - bound)/cost is not above this.
-        time_limit_s: stop after this many seconds with the best schedule so far.
+        time_limit_s: stop after this many seconds with the best schedule so far, and go on until then as long as there
+            is something to look at; None stops where the search has done its share.
         cache: where results are kept: a folder, ``none``, or None for the user's cache folder.
         workers: processes that solve; 0 solves in this process, None takes one a CPU.
         address: of a running Ray cluster; None starts workers on this machine when something has to be solved.
@@ -107,7 +111,15 @@ def synthesize(
     else:
         names = _default_families(workload, choice.method) if candidates is None else candidates
         topologies = load_candidates(names, workload)
-        planner = Planner(workload, topologies, spaces=choice.spaces, initial=initial, effort=_EFFORT)
+        effort = _EFFORT if time_limit_s is None else math.inf
+        planner = Planner(
+            workload,
+            topologies,
+            spaces=choice.spaces(fabric.degree),
+            initial=initial,
+            effort=effort,
+            group=choice.group,
+        )
         work = run(planner, store, make_executor, limits=limits, clock=time.monotonic, listen=listen or _ignore)
         plan, proofs = planner.plan(), planner.proofs()
     schedule = plan.schedule(_provenance(choice.method, limits))
@@ -216,56 +228,54 @@ def _method(name: str) -> Method:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The method to use, why, and the spaces that it searches."""
+    """The method to use, why, and a group that leaves all steps as they are, if one is known."""
 
     method: Method
     reason: str
-    spaces: tuple[Space, ...] = ()
+    group: Group | None = None
+
+    def spaces(self, degree: int) -> tuple[Space, ...]:
+        """What the method searches: the group's topologies and those of its subgroups, larger groups first."""
+        if self.method is not Method.SYMMETRIC or self.group is None:
+            return ()
+        return tuple(Space(one, degree) for one in subgroup_ladder(self.group, _MOST_CLASSES))
 
 
 def _choose(
     method: Method, workload: Workload, candidates: Sequence[_Candidate] | None, initial: Topology | None
 ) -> _Choice:
     """The first method that fits, or the one asked for; symmetry is looked for only if that may matter."""
+    obstacle = _NAMED if candidates is not None else _no_closed_form(workload, initial)
+    if obstacle is None and method in (Method.AUTO, Method.CLOSED_FORM):
+        return _Choice(Method.CLOSED_FORM, _reason(method, "every step is a shift, on one port"))
+    if method is Method.CLOSED_FORM:
+        raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
+    group = None if obstacle is None else recognised(_multiplicities(workload), workload.collective.dims)
     if method is Method.CANDIDATES:
-        return _Choice(method, _ASKED_FOR)
+        return _Choice(method, _ASKED_FOR, group)
     if method is Method.AUTO and candidates is not None:
-        return _Choice(Method.CANDIDATES, _NAMED)
-    if method is not Method.SYMMETRIC:
-        obstacle = _NAMED if candidates is not None else _no_closed_form(workload, initial)
-        if obstacle is None:
-            return _Choice(Method.CLOSED_FORM, _reason(method, "every step is a shift, on one port"))
-        if method is Method.CLOSED_FORM:
-            raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
-    spaces, obstacle = _spaces(workload)
-    if spaces:
-        return _Choice(Method.SYMMETRIC, _reason(method, "a group leaves all steps as they are"), spaces)
+        return _Choice(Method.CANDIDATES, _NAMED, group)
+    group = group or recognised(_multiplicities(workload), workload.collective.dims)
+    if group is not None:
+        return _Choice(Method.SYMMETRIC, _reason(method, "a group leaves all steps as they are"), group)
+    obstacle = "no group takes every GPU to every other and leaves all steps as they are"
     if method is Method.SYMMETRIC:
         raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
     return _Choice(Method.CANDIDATES, obstacle)
+
+
+def _multiplicities(workload: Workload) -> list[PairMatrix]:
+    return [pattern.multiplicities for pattern in workload.patterns]
 
 
 def _reason(method: Method, found: str) -> str:
     return found if method is Method.AUTO else _ASKED_FOR
 
 
-def _spaces(workload: Workload) -> tuple[tuple[Space, ...], str]:
-    """Spaces small enough to be searched whole, of the group of all steps and then of its subgroups of index two.
-
-    If there are none, the text says why.
-    """
-    group = recognised([pattern.multiplicities for pattern in workload.patterns], workload.collective.dims)
-    if group is None:
-        return (), "no group takes every GPU to every other and leaves all steps as they are"
-    degree = workload.fabric.degree
-    groups = [group, *index_two_subgroups(group)]
-    spaces = tuple(Space(one, degree) for one in groups if Space.count(one, degree) <= _LARGEST_SPACE)
-    return spaces, f"there are more than {_LARGEST_SPACE} symmetric topologies"
-
-
 def _default_families(workload: Workload, method: Method) -> Sequence[str]:
-    """All families; before a search among many GPUs only what costs next to nothing, since spaces hold the rest."""
-    searched = method is Method.SYMMETRIC and workload.collective.n > _MANY_GPUS
+    """All families; before a search of a large job only what costs next to nothing, since spaces hold the rest."""
+    large = workload.collective.n * len(workload.patterns) > _MANY_PROGRAMS
+    searched = method is Method.SYMMETRIC and large
     return ("matchings",) if searched else families.DEFAULT_FAMILIES
 
 

@@ -13,10 +13,12 @@ receivers' side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from lumenfarm.groups import Quotient
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.port_bound import port_bound
 from lumenfarm.problem import IntervalProblem
@@ -32,10 +34,24 @@ class Bound:
     proof: str
 
 
-def interval_bound(problem: IntervalProblem) -> Bound:
-    """The largest of the bounds; of equal ones the simplest."""
-    bounds = (quick_bound(problem), Bound(port_bound(problem), "port-volume"))
+def interval_bound(problem: IntervalProblem, quotients: Sequence[Quotient] = ()) -> Bound:
+    """The largest of the bounds; of equal ones the simplest.
+
+    Args:
+        problem: an interval.
+        quotients: of a group that preserves all patterns.
+    """
+    bounds = (quick_bound(problem), Bound(_finest_port_bound(problem, quotients), "port-volume"))
     return max(bounds, key=lambda bound: bound.value)
+
+
+def _finest_port_bound(problem: IntervalProblem, quotients: Sequence[Quotient]) -> float:
+    """With as many types of circuits as the program takes: more types never weaken it."""
+    for types in sorted({len(quotient.product) for quotient in quotients}, reverse=True):
+        bound = max(port_bound(problem, quotient) for quotient in quotients if len(quotient.product) == types)
+        if bound > 0:
+            return bound
+    return port_bound(problem)
 
 
 def quick_bound(problem: IntervalProblem) -> Bound:

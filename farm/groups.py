@@ -15,14 +15,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from lumenfarm.errors import InputError
 from lumenfarm.matrix import Floats, Ints, PairMatrix
 from lumenfarm.model import ArcOrbits, Topology
 from lumenfarm.symmetry import Symmetry, is_automorphism, on_dimension
 
-__all__ = ["Group", "index_two_subgroups", "recognised"]
+__all__ = ["Group", "Quotient", "quotients", "recognised", "regular", "subgroup_ladder"]
 
 _Table = NDArray[np.int32]
-# A group with many generators has very many subgroups of index two; a few serve.
+# A group with many generators has very many subgroups; a few of each size serve.
 _FEW_SUBGROUPS = 3
 
 
@@ -34,7 +35,7 @@ class Group:
         name: how people call it, such as ``cyclic 64``.
         table: table[g, u] is where element g takes GPU u, shape (order, n); row 0 is the identity.
         generators: permutations that generate it, each of shape (n,).
-        above: for a subgroup of index two, the group with one class that it comes from.
+        above: the group that this one is half of, None for the first.
     """
 
     name: str
@@ -82,41 +83,47 @@ class Group:
         arcs = PairMatrix(self.n, sources, np.concatenate(targets), 1.0, field="topology")
         return Topology(ArcOrbits(self.symmetry, arcs), self._label(targets))
 
-    def inherited(self, potentials: Floats) -> Floats:
-        """Potentials for the two classes of a subgroup out of those for the one class of the group above.
+    def inherited(self, potentials: Floats, source: Group) -> Floats:
+        """Potentials for the classes of this group out of those for the fewer classes of a group that contains it.
 
         If g takes GPU r to r', then pi_r'(g(v)) = pi_r(v).
 
         Args:
-            potentials: shape (..., 1, n).
+            potentials: shape (..., classes of ``source``, n).
+            source: the larger group.
 
         Returns:
-            Shape (..., 2, n).
+            Shape (..., classes, n).
         """
-        return np.concatenate([self._moved(potentials[..., 0, :], 0, index) for index in (0, 1)], axis=-2)
+        moved = np.empty((*potentials.shape[:-2], len(self.representatives), self.n))
+        for index, (origin, element) in enumerate(self._origins(source)):
+            moved[..., index, element] = potentials[..., origin, :]
+        return moved
 
     def mirrored(self, potentials: Floats) -> Floats:
-        """Potentials for the image of a topology under the elements of the group above that exchange the classes.
+        """Potentials for the image of a topology under the elements of the group above that exchange two classes.
 
         Patterns stay as they are under these elements, so the image has the same theta.
 
         Args:
             potentials: shape (..., 2, n).
         """
-        first, second = self.representatives
-        images = [self._moved(potentials[..., 1, :], second, 0), self._moved(potentials[..., 0, :], first, 1)]
-        return np.concatenate(images, axis=-2)
+        moved = np.empty_like(potentials)
+        for index, source in enumerate(self.representatives[::-1]):
+            moved[..., index, self._element(source, index)] = potentials[..., 1 - index, :]
+        return moved
 
     def image(self, index: int, targets: Ints) -> Ints:
         """The targets of class ``index`` after an element of the group above exchanged the classes."""
         source, other = self.representatives[index], 1 - index
         return self._element(source, other)[targets].astype(np.int64)
 
-    def _moved(self, potential: Floats, source: int, index: int) -> Floats:
-        """Potentials of GPU ``source`` moved to the representative of class ``index``, shape (..., 1, n)."""
-        moved = np.empty_like(potential)
-        moved[..., self._element(source, index)] = potential
-        return moved[..., None, :]
+    def _origins(self, source: Group) -> Iterator[tuple[int, _Table]]:
+        """For each class, its class in a larger group, and the element between their representatives."""
+        for representative in self.representatives:
+            origin = int(source.class_of[representative])
+            images = source.table[:, source.representatives[origin]]
+            yield origin, source.table[np.flatnonzero(images == representative)[0]]
 
     def _element(self, source: int, index: int) -> _Table:
         """The element of the group above that takes GPU ``source`` to the representative of class ``index``."""
@@ -132,21 +139,82 @@ class Group:
         return f"{kind}{{{' | '.join(parts)}}}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotient:
+    """A map of a group with one class onto a smaller one; circuits then have types that multiply along a path.
+
+    The element that takes GPU u to v is seen from GPU 0, so the type of the pair (u, v) is that of the element's image
+    of 0, and type(u, w)*type(w, v) = type(u, v).
+
+    Attributes:
+        type_of: type of the pairs (0, v), shape (n,); type_of[0] is the unit.
+        product: product[s, t] of two types, shape (types, types).
+    """
+
+    type_of: Ints
+    product: Ints
+
+
+def quotients(group: Group, most_types: int) -> Iterator[Quotient]:
+    """Quotients of a group with one class by subgroups of its ladder that are normal, few types first."""
+    by_image = group.table[np.argsort(group.table[:, 0])]
+    for below in subgroup_ladder(group, most_types):
+        type_of = below.class_of
+        product = type_of[by_image[below.representatives][:, below.representatives]]
+        if np.array_equal(type_of[by_image], product[type_of[:, None], type_of]):
+            yield Quotient(type_of, product)
+
+
 def recognised(patterns: Sequence[PairMatrix], dims: Sequence[int]) -> Group | None:
     """A group of order n that preserves every pattern and moves each GPU to each other; None if none is found.
 
-    Tried are cyclic, dihedral and exchange (XOR) groups on the ring of all GPUs, and their products over dimensions.
+    Tried are cyclic, dihedral and exchange (XOR) groups on the ring of all GPUs, and their products over dimensions. If
+    none fits, and each GPU has one partner of each kind, the partners themselves tell the group, however GPUs are
+    numbered.
     """
     for name, generators in _candidates(tuple(dims)):
         if all(is_automorphism(pattern, generator) for pattern in patterns for generator in generators):
             table = _closure(math.prod(dims), generators)
             if table is not None:
                 return Group(name, table, generators)
-    return None
+    table = _commuting(_partner_maps(patterns))
+    return None if table is None else Group(f"partners {math.prod(dims)}", table, _generators(table))
 
 
-def index_two_subgroups(group: Group) -> Iterator[Group]:
-    """Subgroups of half the order, hence twice the classes: kernels of the maps onto {1, -1}.
+def regular(symmetry: Symmetry) -> Group:
+    """The group with one class of GPUs that permutations generate.
+
+    Raises:
+        InputError: they generate another group, or one that does not take every GPU to every other.
+    """
+    table = _closure(symmetry.n, symmetry.generators)
+    if table is None:
+        raise InputError("generators", len(symmetry.generators), "generators of a group with one class of GPUs")
+    return Group(f"order {symmetry.n}", table, symmetry.generators)
+
+
+def subgroup_ladder(group: Group, most_classes: int) -> Iterator[Group]:
+    """The group, then subgroups of half the order, of a quarter, and so on: each rung has twice the classes.
+
+    Each rung holds a few subgroups of those on the rung above, each once.
+    """
+    rung = [group]
+    while rung:
+        yield from rung
+        below = (half for above in rung if 2 * len(above.representatives) <= most_classes for half in _halves(above))
+        rung = _few_distinct(below)
+
+
+def _few_distinct(groups: Iterator[Group]) -> list[Group]:
+    """The first few; an element is known by where it takes GPU 0, hence a group by where GPU 0 can go."""
+    distinct: dict[bytes, Group] = {}
+    while len(distinct) < _FEW_SUBGROUPS and (group := next(groups, None)) is not None:
+        distinct.setdefault(np.sort(group.table[:, 0]).tobytes(), group)
+    return list(distinct.values())
+
+
+def _halves(group: Group) -> Iterator[Group]:
+    """Subgroups of half the order: kernels of the maps onto {1, -1}.
 
     A map is given by the signs of the generators, if these agree over all products.
     """
@@ -157,11 +225,9 @@ def index_two_subgroups(group: Group) -> Iterator[Group]:
         sign = _signs(group, first, signs)
         if sign is None or (sign > 0).all():
             continue
-        table = group.table[sign > 0]
-        yield Group(f"{group.name} / {found + 1}", table, _generators(table), above=group)
         found += 1
-        if found == _FEW_SUBGROUPS:
-            return
+        table = group.table[sign > 0]
+        yield Group(f"{group.name} / {found}", table, _generators(table), above=group)
 
 
 def _candidates(dims: tuple[int, ...]) -> Iterator[tuple[str, tuple[Ints, ...]]]:
@@ -219,6 +285,42 @@ def _closure(n: int, generators: Sequence[Ints]) -> _Table | None:
             elif not np.array_equal(known, image):
                 return None
     return np.array(list(element.values()), dtype=np.int32) if len(element) == n else None
+
+
+def _partner_maps(patterns: Sequence[PairMatrix]) -> list[Ints]:
+    """Each GPU's partner for each pattern and amount; nothing if there is another number of them than one each."""
+    maps = []
+    for pattern in patterns:
+        amounts = np.unique(np.round(pattern.values, 9), return_inverse=True)[1]
+        for amount in range(amounts.max(initial=-1) + 1):
+            mine = amounts == amount
+            if not np.array_equal(pattern.sources[mine], np.arange(pattern.n)):
+                return []
+            if len(np.unique(pattern.destinations[mine])) != pattern.n:
+                return []
+            maps.append(pattern.destinations[mine])
+    return maps
+
+
+def _commuting(maps: Sequence[Ints]) -> _Table | None:
+    """All permutations that commute with some permutations, if each GPU can be taken to each other by one of them.
+
+    If every GPU is reached from GPU 0 by the maps, where GPU 0 goes says where all others go.
+    """
+    if not maps:
+        return None
+    n = len(maps[0])
+    table = np.full((n, n), -1, dtype=np.int32)
+    table[:, 0] = np.arange(n)
+    waiting = [0]
+    while waiting:
+        here = waiting.pop()
+        for partner in maps:
+            if table[0, partner[here]] < 0:
+                table[:, partner[here]] = partner[table[:, here]]
+                waiting.append(int(partner[here]))
+    commute = (table[0] >= 0).all() and all(np.array_equal(table[:, partner], partner[table]) for partner in maps)
+    return table if commute else None
 
 
 def _signs(group: Group, generators: Sequence[int], signs: Sequence[int]) -> Ints | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lumenfarm import recurrence
-from lumenfarm.bounds import Bound, interval_bound, quick_bound, shift_bounds_ns
+from lumenfarm.bounds import interval_bound, quick_bound, shift_bounds_ns
+from lumenfarm.groups import Group, quotients
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.model import Fabric, Latency, Topology
 from lumenfarm.problem import Workload
@@ -18,6 +20,8 @@ __all__ = ["Baselines", "IntervalBounds", "Plan"]
 
 # With more intervals than this no bound is worked out by linear programs, or none but the node bound.
 _SOME_INTERVALS, _MANY_INTERVALS = 210, 4096
+# Types of circuits told apart at most; more add little (docs/findings.md).
+_MOST_TYPES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +44,34 @@ class IntervalBounds:
     default: str = "node"
 
     @classmethod
-    def of(cls, workload: Workload) -> IntervalBounds:
-        """The best bound of each interval that can be had in reasonable time."""
+    def of(cls, workload: Workload, group: Group | None = None) -> IntervalBounds:
+        """The best bound of each interval that can be had in reasonable time.
+
+        Args:
+            workload: the steps.
+            group: with one class of GPUs, preserves all patterns; None if none is known.
+        """
         if _are_shifts_on_one_port(workload):
             values = shift_bounds_ns(workload.weights_ns, workload.pattern_of_step) + _startups_ns(workload)
             return cls(values, default="hop-volume")
-        bounds = cls(_node_bounds_ns(workload))
         intervals = len(workload) * (len(workload) + 1) // 2
         if intervals > _MANY_INTERVALS:
-            return bounds
-        bound_of = interval_bound if intervals <= _SOME_INTERVALS else quick_bound
-        proofs = {}
-        solved: dict[str, Bound] = {}
-        for first in range(len(workload)):
-            for stop in range(first + 1, len(workload) + 1):
-                problem = workload.interval(first, stop)
-                key = problem.key
-                solved[key] = solved.get(key) or bound_of(problem)
-                bounds.values_ns[first, stop] = workload.startup_ns(first, stop) + problem.scale_ns * solved[key].value
-                proofs[first, stop] = solved[key].proof
-        return cls(bounds.values_ns, proofs)
+            return cls(_node_bounds_ns(workload))
+        problems = workload.intervals.problems
+        if intervals > _SOME_INTERVALS:
+            bounds = [quick_bound(problem) for problem in problems]
+        else:
+            types = () if group is None else tuple(quotients(group, _MOST_TYPES))
+            bounds = [interval_bound(problem, types) for problem in problems]
+        values = workload.intervals.costs_ns(np.array([bound.value for bound in bounds]))
+        pairs = itertools.combinations(range(len(workload) + 1), 2)
+        return cls(values, {pair: bounds[workload.intervals.index[pair]].proof for pair in pairs})
+
+    def raised(self, at_least_ns: Floats, proof: str) -> IntervalBounds:
+        """With other bounds, ns, shape (s, s+1), wherever they are higher; these have the named proof."""
+        higher = at_least_ns > self.values_ns
+        better = dict.fromkeys(zip(*(places.tolist() for places in np.nonzero(higher)), strict=True), proof)
+        return replace(self, values_ns=np.where(higher, at_least_ns, self.values_ns), proofs={**self.proofs, **better})
 
     def proof(self, first: int, stop: int) -> str:
         """How the bound of an interval was found."""

@@ -17,14 +17,17 @@ from lumenfarm.digest import digest
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.model import Collective, Fabric, Latency, Pattern, Topology
 from lumenfarm.symmetry import Symmetry
-from lumenfarm.versions import solver_versions
+from lumenfarm.versions import solver_versions, versions
 
 __all__ = [
     "IntervalProblem",
+    "Intervals",
     "MetricRow",
     "MetricTask",
     "Outcome",
     "Record",
+    "RelaxationRow",
+    "RelaxationTask",
     "Task",
     "ThetaRow",
     "ThetaTask",
@@ -35,7 +38,7 @@ __all__ = [
 Record: TypeAlias = Mapping[str, Any]
 
 # Raise when the meaning or the precision of theta or hops changes: old cache entries then no longer answer.
-THETA_FORMULATION = 1
+THETA_FORMULATION = 2
 
 # Multiplicities are rounded to twelve digits, which can lift a theta of 1 by as much.
 _ROUNDING = 1e-9
@@ -112,6 +115,11 @@ class Workload:
         apart = self.fabric.latency is Latency.SHORTEST
         return (stop - first) * (self.fabric.alpha_ns + (self.fabric.delta_ns if apart else 0.0))
 
+    @cached_property
+    def intervals(self) -> Intervals:
+        """All intervals, equal problems merged."""
+        return Intervals.of(self)
+
 
 @dataclass(frozen=True, slots=True)
 class IntervalProblem:
@@ -141,6 +149,63 @@ class IntervalProblem:
             patterns=[pattern.digest for pattern in self.patterns],
             weights=list(self.weights),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """The distinct interval problems of a workload, and which of them each interval is.
+
+    Attributes:
+        problems: each once, in the order of their first intervals.
+        patterns: for each problem the numbers of its patterns in the workload.
+        index: problem of each interval, shape (s, s+1), -1 for stop <= first.
+        scale_ns, startup_ns: an interval costs startup + scale * the value of its problem, same shape.
+    """
+
+    problems: tuple[IntervalProblem, ...]
+    patterns: tuple[tuple[int, ...], ...]
+    index: Ints
+    scale_ns: Floats
+    startup_ns: Floats
+
+    @classmethod
+    def of(cls, workload: Workload) -> Intervals:
+        """Those of a workload."""
+        steps = len(workload)
+        shape = (steps, steps + 1)
+        index, scale, startup = np.full(shape, -1), np.zeros(shape), np.zeros(shape)
+        problems: dict[str, tuple[int, IntervalProblem]] = {}
+        for first in range(steps):
+            for stop in range(first + 1, steps + 1):
+                problem = workload.interval(first, stop)
+                index[first, stop] = problems.setdefault(problem.key, (len(problems), problem))[0]
+                scale[first, stop], startup[first, stop] = problem.scale_ns, workload.startup_ns(first, stop)
+        rows = {pattern: row for row, pattern in enumerate(workload.patterns)}
+        merged = tuple(problem for _, problem in problems.values())
+        return cls(merged, tuple(tuple(rows[one] for one in p.patterns) for p in merged), index, scale, startup)
+
+    def normalised(self, costs_ns: Floats) -> Floats:
+        """The value of each problem behind interval costs, shape (problems,); the largest if its intervals differ.
+
+        They do where hops are counted apart from congestion.
+        """
+        values = np.zeros(len(self.problems))
+        real = self.index >= 0
+        np.maximum.at(values, self.index[real], (costs_ns - self.startup_ns)[real] / self.scale_ns[real])
+        return values
+
+    def values(self, theta: Sequence[float]) -> Floats:
+        """The value of each problem on a topology with these theta, shape (problems,)."""
+        with np.errstate(divide="ignore"):
+            congestion = 1.0 / np.array(theta)
+        pairs = zip(self.problems, self.patterns, strict=True)
+        return np.array([congestion[list(patterns)] @ problem.weights for problem, patterns in pairs])
+
+    def costs_ns(self, values: Floats) -> Floats:
+        """Interval costs behind the values of the problems, ns, shape (s, s+1)."""
+        costs, real = np.full(self.index.shape, np.inf), self.index >= 0
+        costs[real] = self.startup_ns[real] + self.scale_ns[real] * values[self.index[real]]
+        return costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +306,10 @@ class MetricTask:
     classes: int
 
     @property
-    def size(self) -> int:
-        """Flow variables of the linear programs, should every pattern need one."""
-        return len(self.patterns) * self.classes * len(self.topology.circuits)
+    def effort(self) -> float:
+        """About the microseconds it takes: for every pattern, flow variables times orbits of arcs."""
+        variables = self.classes * len(self.topology.circuits)
+        return len(self.patterns) * variables * variables / self.topology.n
 
     @property
     def kind(self) -> str:
@@ -267,19 +333,78 @@ class MetricTask:
             ValueError: theta or hops that `ThetaTask.read` refuses, or potentials of another size or not finite.
         """
         row = ThetaTask(self.topology, self.patterns, (self.topology.n,)).read(record)
-        shape = (len(self.patterns), self.classes, self.topology.n)
-        data = record.get("potentials")
-        if not isinstance(data, bytes) or len(data) != 4 * math.prod(shape):
-            raise ValueError(f"a metric row needs potentials of shape {shape}")
-        potentials = np.frombuffer(data, dtype="<f4").reshape(shape).astype(np.float64)
-        if not np.isfinite(potentials).all():
-            raise ValueError("potentials must be finite")
+        potentials = _potentials(record, (len(self.patterns), self.classes, self.topology.n))
         return MetricRow(row.theta, row.hops, row.solves, potentials)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RelaxationRow:
+    """What proves a lower bound on an interval, see `lumenfarm.relaxation`.
+
+    Attributes:
+        potentials: pi_i(v), shape (patterns, 1, n); any numbers give a true bound, so single precision is enough.
+        solves: linear programs for theta, none.
+    """
+
+    potentials: Floats
+    solves: int = 0
+
+    def to_record(self) -> Record:
+        """Plain data; potentials as little-endian single-precision bytes."""
+        return {"potentials": self.potentials.astype("<f4").tobytes()}
+
+
+@dataclass(frozen=True, eq=False)
+class RelaxationTask:
+    """The continuous relaxation of an interval whose patterns a group with one class of GPUs preserves.
+
+    Attributes:
+        problem: the interval.
+        symmetry: the group, by generators.
+    """
+
+    problem: IntervalProblem
+    symmetry: Symmetry
+
+    @property
+    def kind(self) -> str:
+        """``relaxation/1``."""
+        return "relaxation/1"
+
+    @cached_property
+    def key(self) -> str:
+        """Content address: interval, group and solver version."""
+        group, solver = list(self.symmetry.generators), versions()["clarabel"]
+        return digest(self.kind, interval=self.problem.key, group=group, clarabel=solver)
+
+    def describe(self) -> Record:
+        """Pattern digests, weights and ports."""
+        problem = self.problem
+        patterns = [pattern.digest for pattern in problem.patterns]
+        return {"patterns": patterns, "weights": list(problem.weights), "ports": problem.degree}
+
+    def read(self, record: Record) -> RelaxationRow:
+        """The answer out of a record.
+
+        Raises:
+            ValueError: potentials of another size or not finite.
+        """
+        return RelaxationRow(_potentials(record, (len(self.problem.patterns), 1, self.symmetry.n)))
+
+
 # Each sort of work joins these unions, and the worker's `solve`.
-Task: TypeAlias = ThetaTask | MetricTask
-Outcome: TypeAlias = ThetaRow | MetricRow
+Task: TypeAlias = ThetaTask | MetricTask | RelaxationTask
+Outcome: TypeAlias = ThetaRow | MetricRow | RelaxationRow
+
+
+def _potentials(record: Record, shape: tuple[int, ...]) -> Floats:
+    data = record.get("potentials")
+    if not isinstance(data, bytes) or len(data) != 4 * math.prod(shape):
+        raise ValueError(f"expected potentials of shape {shape}")
+    potentials = np.frombuffer(data, dtype="<f4").reshape(shape).astype(np.float64)
+    if not np.isfinite(potentials).all():
+        raise ValueError("potentials must be finite")
+    return potentials
 
 
 def _identity(topology: Topology, patterns: Sequence[Pattern]) -> dict[str, Any]:

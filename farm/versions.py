@@ -7,12 +7,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ["solver_versions", "versions"]
 
-_PACKAGES = {"lumenfarm": "lumenfarm", "scip": "pyscipopt", "highs": "highspy", "ray": "ray"}
+_PACKAGES = {"lumenfarm": "lumenfarm", "scip": "pyscipopt", "highs": "highspy", "clarabel": "clarabel", "ray": "ray"}
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Version by name: lumenfarm, scip, highs, ray; ``missing`` when a package is not installed."""
+    """Version by name: lumenfarm, scip, highs, clarabel, ray; ``missing`` when a package is not installed."""
     return {name: _version(package) for name, package in _PACKAGES.items()}
 
 

@@ -3,7 +3,8 @@
 Shifts on a circulant of one offset need none of them. Else:
 
 1. A sandwich: port and volume bounds from above, even splitting over shortest paths from below.
-2. A linear program with one source per orbit of GPUs and one capacity per orbit of circuits.
+2. A program with one source per orbit of GPUs and one capacity per orbit of circuits; with few orbits of circuits it is
+   solved by path systems instead of a linear program.
 3. The same program without symmetry: every GPU and every circuit is its own orbit.
 """
 
@@ -23,7 +24,8 @@ from lumenfarm.matrix import Floats, Ints, PairMatrix
 from lumenfarm.model import Pattern, Topology
 from lumenfarm.problem import MetricRow, ThetaRow
 from lumenfarm.symmetry import Symmetry
-from lumenfarm.tasks.flow_lp import FlowProgram, max_concurrent_flow
+from lumenfarm.tasks.flow_lp import FlowProgram
+from lumenfarm.tasks.path_systems import max_concurrent_flows
 
 __all__ = ["OrbitNetwork", "metric_row", "theta_row"]
 
@@ -106,9 +108,9 @@ def _ladder(network: OrbitNetwork, patterns: Sequence[PairMatrix]) -> _Answers:
     lower = np.where(reachable, network.even_split(demands), 0.0)
     theta, potentials = upper.copy(), np.stack([network.simple_potentials(reached=reached) for reached in reachable])
     open_ = np.flatnonzero(lower < upper * (1.0 - _MEETING))
-    for index in open_:
+    flows = max_concurrent_flows([network.program(demands[index]) for index in open_])
+    for index, flow in zip(open_, flows, strict=True):
         active = demands[index].any(axis=1)
-        flow = max_concurrent_flow(network.program(demands[index]))
         potentials[index, active], potentials[index, ~active] = flow.potentials, 0.0
         theta[index] = min(max(flow.theta, lower[index]), upper[index])
         if theta[index] > upper[index] * (1.0 - _AT_BOUND):

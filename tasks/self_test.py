@@ -8,7 +8,7 @@ import time
 from lumenfarm.errors import EnvironmentFailure
 from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Pattern, Topology
-from lumenfarm.problem import ThetaTask
+from lumenfarm.problem import ThetaRow, ThetaTask
 from lumenfarm.symmetry import Symmetry
 from lumenfarm.tasks.concurrent_flow import OrbitNetwork
 from lumenfarm.tasks.flow_lp import max_concurrent_flow
@@ -43,9 +43,9 @@ def ray_answers(address: str | None) -> str:
         (done,) = executor.run([[ThetaTask(_two_hop_ring(), [_shift_by_two()], (4,))]])
     finally:
         executor.close()
-    theta = done.outcomes[0].theta[0]
-    if not math.isclose(theta, 0.5):
-        raise EnvironmentFailure(f"a worker finds {theta:.9g} where 0.5 is right", where="ray")
+    answer = done.outcomes[0]
+    if not isinstance(answer, ThetaRow) or not math.isclose(answer.theta[0], 0.5):
+        raise EnvironmentFailure(f"a worker finds {answer!r} where theta is 0.5", where="ray")
     return f"{'reached' if address else 'started'}, one task answered, {time.perf_counter() - start:.1f} s in all"
 
 

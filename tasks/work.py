@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 
 from lumenfarm.ports import BatchDone, ResultStore, save_outcome
-from lumenfarm.problem import MetricTask, Outcome, Task, ThetaTask
+from lumenfarm.problem import MetricTask, Outcome, RelaxationTask, Task, ThetaTask
 from lumenfarm.tasks.concurrent_flow import metric_row, theta_row
+from lumenfarm.tasks.relaxation import relaxation_row
 
 __all__ = ["solve", "solve_batch"]
 
@@ -22,6 +23,8 @@ def solve(task: Task) -> Outcome:
             return theta_row(task.topology, task.patterns, task.dims)
         case MetricTask():
             return metric_row(task.topology, task.patterns, task.symmetry)
+        case RelaxationTask():
+            return relaxation_row(task.problem, task.symmetry)
 
 
 def solve_batch(tasks: Sequence[Task], store: ResultStore) -> BatchDone:

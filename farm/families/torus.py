@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lumenfarm.matrix import PairMatrix
-from lumenfarm.model import Topology
+from lumenfarm.model import ArcOrbits, Topology
 from lumenfarm.problem import Workload
+from lumenfarm.symmetry import translations
 
 __all__ = ["ring_strides", "torus", "torus_strides"]
 
@@ -28,18 +29,11 @@ def torus(dims: Sequence[int], degree: int, stride: int = 1) -> Topology:
     """
     directions = [(axis, sign) for sign in (1, -1) for axis in range(len(dims))]
     ports, extra = divmod(degree, len(directions))
-    n = math.prod(dims)
-    ranks = np.arange(n)
-    coordinates = np.array(np.unravel_index(ranks, dims))
-    heads, circuits = [], []
-    for index, (axis, sign) in enumerate(directions):
-        span = (stride - 1) % (dims[axis] - 1) + 1
-        moved = coordinates.copy()
-        moved[axis] = (moved[axis] + sign * span) % dims[axis]
-        heads.append(np.ravel_multi_index(tuple(moved), tuple(dims)))
-        circuits.append(np.full(n, ports + (index < extra)))
-    matrix = PairMatrix(n, np.tile(ranks, len(heads)), np.concatenate(heads), np.concatenate(circuits))
-    return Topology(matrix, _label(dims, stride))
+    spans = [(stride - 1) % (size - 1) + 1 for size in dims]
+    heads = [sign * spans[axis] % dims[axis] * math.prod(dims[axis + 1 :]) for axis, sign in directions]
+    circuits = ports + (np.arange(len(directions)) < extra)
+    first = PairMatrix(math.prod(dims), np.zeros_like(heads), heads, circuits)
+    return Topology(ArcOrbits(translations(tuple(dims)), first), _label(dims, stride))
 
 
 def torus_strides(workload: Workload) -> Iterator[Topology]:

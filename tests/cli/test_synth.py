@@ -141,7 +141,7 @@ def test_progress_goes_to_stderr_as_lines(lumenfarm, monkeypatch) -> None:
     lines = ended.err.splitlines()
     assert lines
     for line in lines:
-        for said in ("topologies", "bound", "workers busy"):
+        for said in ("tasks", "bound", "workers busy"):
             assert said in line
     assert "best " in lines[-1]
     assert "gap " in lines[-1]
@@ -179,7 +179,7 @@ def test_the_cost_of_a_ring(lumenfarm) -> None:
 
 def test_ports_and_dims(lumenfarm) -> None:
     """On a torus every direction has a port, so that one of two dimensions at a time leaves half of them idle."""
-    line = "synth all-reduce-swing --dims 4x4 --ports 4 --message 1MiB --workers 0"
+    line = "synth all-reduce-swing --dims 4x4 --ports 4 --message 1MiB --method candidates --workers 0"
     found = lumenfarm(f"{line} --json").json
     assert found["segments"][-1]["last_step"] == 8
     assert "16 GPUs as 4x4" in lumenfarm(line).out
@@ -285,6 +285,20 @@ def test_strict_is_about_the_targets(lumenfarm, limits: str, code: int, complete
     assert ended.code == code
     assert (ended.json["work"]["theta"] == everything) is complete
     assert lumenfarm(f"{SWING} --cache none {limits} --json").code == 0
+
+
+def test_what_time_allows_of_a_search_among_billions(lumenfarm) -> None:
+    """64 GPUs with eight ports: no less than 9,440,350,920 symmetric topologies, and an answer with its bound."""
+    line = "synth reduce-scatter-swing --gpus 64 --ports 8 --message 1MiB --method symmetric --workers 0"
+    ended = lumenfarm(f"{line} --time-limit 5s --candidates rings --json")
+    assert (ended.code, ended.err) == (0, "")
+    found = ended.json
+    assert (found["method"], found["reason"]) == ("symmetric", "asked for")
+    assert 0 < found["lower_bound_ns"] <= found["cost_ns"]
+    assert found["optimal"] is False
+    for space in found["spaces"]:
+        assert space["topologies"] >= 9_440_350_920
+        assert (space["listed"], space["closed"]) == (False, False)
 
 
 def test_optimal_is_what_the_gap_asked_for(lumenfarm) -> None:

@@ -27,7 +27,7 @@ SMALL = {
     "all-gather-rd-exchange": "--gpus 8 --ports 3",
     "all-reduce-halving-doubling": "--gpus 8 --ports 2 --initial ring",
     "reduce-scatter-halving-doubling": "--gpus 4 --ports 1",
-    "all-gather-halving-doubling": "--dims 4x2 --ports 2 --latency shortest",
+    "all-gather-halving-doubling": "--dims 4x2 --ports 1 --latency shortest",
     "all-reduce-swing": "--gpus 8 --ports 2",
     "reduce-scatter-swing": "--dims 4x4 --ports 2",
     "all-gather-swing": "--gpus 8 --ports 3 --latency shortest",

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lumenfarm import generate
 from lumenfarm.bounds import hop_volume_bound, interval_bound, node_bound, shift_bounds_ns
+from lumenfarm.groups import quotients, recognised
 from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Collective, Fabric, Step, Topology
 from lumenfarm.port_bound import port_bound
@@ -70,6 +72,75 @@ def test_port_bound_is_never_above_the_best_topology(n, shifts, together):
         matrices = [PairMatrix.from_dense(sum(matrix.dense() for matrix in matrices))]
     problem = interval_of(n, 2, matrices)
     assert port_bound(problem) <= best_by_enumeration(problem, n, 2) * (1 + 1e-9)
+
+
+def types_of(matrices, n, most):
+    group = recognised(matrices, (n,))
+    return list(quotients(group, most))
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([1.0, 2.0, 8.0])), min_size=1, max_size=3), st.booleans())
+@settings(max_examples=20)
+def test_typed_port_bound_is_never_above_the_best_topology(shifts, exchange):
+    """Shifts or exchanges on 4 GPUs, whose groups have quotients of 2 and 4 types."""
+    ranks = np.arange(4)
+    matrices = [
+        PairMatrix.from_permutation(ranks ^ offset if exchange else (ranks + offset) % 4, amount)
+        for offset, amount in shifts
+    ]
+    problem = interval_of(4, 2, matrices)
+    best = best_by_enumeration(problem, 4, 2)
+    found = types_of(matrices, 4, 4)
+    assert {len(quotient.product) for quotient in found} == {1, 2, 4}
+    for quotient in found:
+        assert port_bound(problem, quotient) <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["all-reduce-swing", "all-reduce-rd", "all-reduce-rd-exchange"])
+@pytest.mark.parametrize("delta_ns", [0.0, 1e3, 1e6])
+def test_more_types_never_weaken_the_port_bound(name, delta_ns):
+    steps = generate(name, gpus=16, message_bytes=2**20, ports=2)
+    workload = Workload.of(steps, Fabric(2, 800.0, 0.0, delta_ns, 0.0))
+    found = types_of([pattern.multiplicities for pattern in workload.patterns], 16, 8)
+    for problem in workload.intervals.problems:
+        plain = port_bound(problem)
+        for quotient in found:
+            assert port_bound(problem, quotient) >= plain * (1 - 1e-7)
+
+
+# Least sums of w_i/theta_i over all 74,534,040 topologies of 8 GPUs with two ports, from benchmarks/exact_small.py.
+EXACT = [
+    ("all-reduce-swing", (0, 2), (1, 1), 3.6),
+    ("all-reduce-swing", (1, 3), (1, 1), 10 / 3),
+    ("all-reduce-swing", (0, 3), (1, 1, 1), 5.6),
+    ("all-reduce-swing", (0, 3), (1, 0.5, 0.25), 3.1),
+    ("all-reduce-rd", (0, 3), (1, 1, 1), 17 / 3),
+    ("all-reduce-rd", (0, 3), (1, 0.5, 0.5), 11 / 3),
+]
+
+
+@pytest.mark.parametrize(("name", "interval", "weights", "exact"), EXACT)
+def test_typed_port_bound_is_below_the_exact_optimum_of_8_gpus(name, interval, weights, exact):
+    steps = generate(name, gpus=8, message_bytes=2**20, ports=2).steps[slice(*interval)]
+    demands = [
+        step.demand.scaled(weight / step.demand.largest_sum) for step, weight in zip(steps, weights, strict=True)
+    ]
+    problem = interval_of(8, 2, demands)
+    for quotient in types_of(demands, 8, 8):
+        assert port_bound(problem, quotient) <= exact * (1 + 1e-9)
+
+
+def test_swing_partners_are_never_an_even_number_of_partner_circuits_away():
+    """Equal weights: 2 partners at one hop and 4 at two, 10 in all; parity leaves that to half of the GPUs at most, if
+    the others have 4 at two and 2 at three, 14 in all.
+    """
+    steps = generate("reduce-scatter-swing", gpus=64, message_bytes=2**20, ports=2)
+    workload = Workload.of(steps, Fabric(2, 800.0, 0.0, 1e9, 0.0))
+    problem = workload.interval(0, len(workload))
+    quotient = next(q for q in types_of([p.multiplicities for p in problem.patterns], 64, 2) if q.type_of[1] == 1)
+    assert port_bound(problem) == pytest.approx(10, rel=1e-3)
+    assert port_bound(problem, quotient) == pytest.approx(12, rel=1e-3)
+    assert interval_bound(problem, [quotient]).value == pytest.approx(12, rel=1e-3)
 
 
 def test_port_bound_of_two_partners():

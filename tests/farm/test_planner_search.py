@@ -1,6 +1,8 @@
 """Rounds over spaces: never worse than candidates, the same whatever the order, and taken over from an equal search."""
 
+import dataclasses
 import functools
+import math
 import random
 from typing import Any
 
@@ -11,8 +13,10 @@ from hypothesis import strategies as st
 from lumenfarm import collectives, families
 from lumenfarm.cayley import Space
 from lumenfarm.driver import Limits, run
-from lumenfarm.groups import index_two_subgroups, recognised
+from lumenfarm.errors import UnreachableError
+from lumenfarm.groups import recognised, subgroup_ladder
 from lumenfarm.model import Fabric
+from lumenfarm.plan import IntervalBounds
 from lumenfarm.planner import Planner
 from lumenfarm.problem import MetricTask, ThetaTask, Workload
 from lumenfarm.schedule import Provenance
@@ -22,15 +26,26 @@ from lumenfarm.tasks.work import solve
 PROVENANCE = Provenance({}, "symmetric", {}, "2026-01-01T00:00:00+00:00")
 
 
+BOUNDS = functools.cache(IntervalBounds.of)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _bounds_once():
+    """They are the same for all planners of a workload."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IntervalBounds, "of", staticmethod(BOUNDS))
+        yield
+
+
 @functools.cache
 def workload(name="all-reduce-swing", gpus=16, alpha_r=4_000.0):
     collective = collectives.generate(name, gpus=gpus, message_bytes=256e3, ports=2)
     return Workload.of(collective, Fabric(2, 800, 500, 500, alpha_r))
 
 
-def spaces(job):
+def spaces(job, most_classes=2):
     group = recognised([pattern.multiplicities for pattern in job.patterns], job.collective.dims)
-    return [Space(one, 2) for one in (group, *index_two_subgroups(group))]
+    return [Space(one, 2) for one in subgroup_ladder(group, most_classes)]
 
 
 def new_planner(job, **settings):
@@ -109,7 +124,32 @@ def test_first_the_candidates_then_the_spaces():
 def test_no_effort_no_search():
     planner = new_planner(workload(), effort=0)
     assert len(answered(planner)) == 1
-    assert planner.proofs() == ()
+    assert all(proof.answered == 0 for proof in planner.proofs())
+    alone = Planner(workload(), families.candidates(["matchings", "strides"], workload()))
+    answered(alone)
+    assert planner.plan().cost_ns == alone.plan().cost_ns
+
+
+@pytest.mark.xfail(strict=True, reason="a search that may not go on counts as ended, and then as closed")
+@pytest.mark.parametrize("effort", [0, 1, 1e5])
+def test_spent_effort_closes_nothing(effort):
+    """The optimum of the last space, 19,080 ns, is not known by then."""
+    planner = new_planner(workload(), effort=effort)
+    answered(planner)
+    assert planner.plan().cost_ns > 19_080 * (1 + 1e-6)
+    assert not all(proof.closed for proof in planner.proofs())
+
+
+@pytest.mark.xfail(strict=True, reason="the answers of the last round before the effort is spent are not taken in")
+def test_every_answer_is_counted():
+    planner = new_planner(workload(), effort=1e5)
+    asked = []
+    while tasks := planner.next_round():
+        asked += tasks
+        for task in tasks:
+            planner.feed(task, solve(task))
+    counted = sum(proof.answered for proof in planner.proofs())
+    assert counted == sum(isinstance(task, MetricTask) for task in asked)
 
 
 def test_an_equal_search_is_taken_over():
@@ -121,9 +161,18 @@ def test_an_equal_search_is_taken_over():
     assert second.from_cache < first.solved
     assert facts(warm) == facts(cold)
     for mine, theirs in zip(warm.proofs(), cold.proofs(), strict=True):
-        assert mine.group == theirs.group
         assert mine.lower_bound_ns == pytest.approx(theirs.lower_bound_ns)
-        assert (mine.topologies, mine.answered, mine.closed) == (theirs.topologies, theirs.answered, theirs.closed)
+        assert dataclasses.replace(mine, lower_bound_ns=theirs.lower_bound_ns) == theirs
+
+
+@pytest.mark.xfail(strict=True, raises=(UnreachableError, ValueError), reason="candidates are checked before")
+@pytest.mark.parametrize("names", [[], ["matchings"]])
+def test_what_was_found_is_taken_over_where_candidates_do_not_carry_every_step(names):
+    job, store = workload("all-to-all-direct", 8), Store()
+    cold, warm = (Planner(job, families.candidates(names, job), spaces=spaces(job)) for _ in range(2))
+    assert drive(cold, store).solved > 0
+    assert drive(warm, store).solved == 0
+    assert facts(warm) == facts(cold)
 
 
 def test_only_ratios_of_times_name_a_search():
@@ -135,7 +184,13 @@ def test_only_ratios_of_times_name_a_search():
     assert new_planner(Workload.of(job.collective, slower)).key == key
     assert new_planner(Workload.of(job.collective, other)).key != key
     assert new_planner(job, effort=10).key != key
+    assert new_planner(job, effort=math.inf).key == key
     assert Planner(job, (), spaces=spaces(job)).key != key
+
+
+@pytest.mark.xfail(strict=True, reason="most_listed changes the course of a search and is not in its key")
+def test_what_is_listed_is_part_of_the_name_of_a_search():
+    assert new_planner(workload(), most_listed=0).key != new_planner(workload()).key
 
 
 RECORDS = st.recursive(
@@ -145,22 +200,36 @@ RECORDS = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["found", "proofs"]), RECORDS))
-@settings(max_examples=200)
+FOUND = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(-1, 16), min_size=2, max_size=4) | RECORDS))
+FIELDS = ["group", "topologies", "listed", "answered", "lower_bound_ns", "closed"]
+PROOFS = st.lists(st.fixed_dictionaries({field: st.just(0) | RECORDS for field in FIELDS}), max_size=2)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["found", "proofs"]), RECORDS)
+    | st.fixed_dictionaries({"found": FOUND, "proofs": PROOFS | RECORDS})
+)
+@settings(max_examples=300)
 def test_any_record_is_taken_over_or_refused(record):
+    """What is taken over are topologies of the spaces."""
     planner = new_planner(workload())
     try:
         planner.resume(record)
     except ValueError:
         assert planner.searches
-    else:
-        assert not planner.searches
+        return
+    assert not planner.searches
+    assert len(planner.proofs()) == len(record["proofs"])
+    assert planner.next_round() == planner.candidates
+    for task in planner.next_round():
+        assert (task.topology.circuits.row_sums == 2).all()
+        assert (task.topology.circuits.column_sums == 2).all()
 
 
 def test_a_bad_summary_in_the_store_is_a_miss():
     store = Store()
     planner = new_planner(workload(gpus=8))
-    store[planner.key] = {"found": [[0, 10**9]], "proofs": []}
+    store[planner.key] = {"found": [[0, [1, 10**9]]], "proofs": []}
     assert drive(planner, store).solved > 0
     assert all(proof.closed for proof in planner.proofs())
     assert store[new_planner(workload(gpus=8)).key]["proofs"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -202,6 +203,62 @@ def test_the_interval_problem_is_the_time_of_its_steps(steps, latency, data):
         assert bound_ns(theta) == pytest.approx(exact_ns, rel=1e-12)
     direct = np.ones_like(theta)
     assert bound_ns(direct) == pytest.approx(job.times_ns(direct, direct).sum(), rel=1e-12)
+
+
+def pairs_of(job):
+    return list(itertools.combinations(range(len(job) + 1), 2))
+
+
+@given(STEPS)
+@settings(max_examples=50)
+def test_every_interval_has_its_problem_and_every_problem_an_interval(steps):
+    job = workload(steps)
+    intervals = job.intervals
+    assert intervals.index.shape == (len(steps), len(steps) + 1)
+    for first, stop in pairs_of(job):
+        index = intervals.index[first, stop]
+        assert intervals.problems[index].key == job.interval(first, stop).key
+        assert intervals.scale_ns[first, stop] == job.interval(first, stop).scale_ns
+        assert intervals.startup_ns[first, stop] == job.startup_ns(first, stop)
+    first_seen = list(dict.fromkeys(intervals.index[pair] for pair in pairs_of(job)))
+    assert first_seen == list(range(len(intervals.problems)))
+    assert len({problem.key for problem in intervals.problems}) == len(intervals.problems)
+    assert (intervals.index[np.tri(*intervals.index.shape, dtype=bool)] == -1).all()
+    for found, patterns in zip(intervals.problems, intervals.patterns, strict=True):
+        assert found.patterns == tuple(job.patterns[pattern] for pattern in patterns)
+
+
+@given(STEPS, st.data())
+@settings(max_examples=50)
+def test_interval_costs_are_those_of_their_steps(steps, data):
+    """Where a pair has no path they are infinite; values of problems and costs of intervals say the same."""
+    job = workload(steps)
+    flows = st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0]), min_size=len(job.patterns), max_size=len(job.patterns))
+    theta = data.draw(flows)
+    values = job.intervals.values(theta)
+    costs = job.intervals.costs_ns(values)
+    times = job.times_ns(np.array([theta]), np.ones((1, len(theta))))[0]
+    for first, stop in itertools.product(range(len(job)), range(len(job) + 1)):
+        expected = times[first:stop].sum() if first < stop else np.inf
+        assert costs[first, stop] == pytest.approx(expected, rel=1e-12)
+    assert job.intervals.normalised(costs) == pytest.approx(values, rel=1e-12)
+
+
+@given(STEPS, st.data())
+@settings(max_examples=50)
+def test_a_problem_is_worth_the_most_that_one_of_its_intervals_costs(steps, data):
+    """Intervals of one problem differ by the hops of their topologies, where these are counted apart."""
+    job = workload(steps, dataclasses.replace(FABRIC, latency=Latency.SHORTEST))
+    intervals = job.intervals
+    costs = {pair: data.draw(st.floats(500.0, 900.0)) for pair in pairs_of(job)}
+    given_ns = np.full(intervals.index.shape, np.inf)
+    for pair, cost in costs.items():
+        given_ns[pair] = cost
+    found = intervals.normalised(given_ns)
+    for index in range(len(intervals.problems)):
+        alike = [pair for pair in costs if intervals.index[pair] == index]
+        each = [(costs[pair] - job.startup_ns(*pair)) / job.interval(*pair).scale_ns for pair in alike]
+        assert found[index] == pytest.approx(max(each))
 
 
 RING = Topology.circulant(6, {1: 1})

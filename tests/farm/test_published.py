@@ -20,8 +20,8 @@ import lumenfarm
 from lumenfarm import families
 from lumenfarm.matrix import Floats
 from lumenfarm.plan import IntervalBounds, Plan
-from lumenfarm.problem import ThetaTask, Workload
-from lumenfarm.tasks.work import solve
+from lumenfarm.problem import Workload
+from lumenfarm.tasks.concurrent_flow import theta_row
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 TOLERANCE = 1e-4
@@ -124,7 +124,7 @@ def searched(n: int) -> tuple[tuple[lumenfarm.Topology, ...], Floats, Floats]:
     """The families strides, matchings and rings with theta and hops of their topologies; all jobs of n share them."""
     workload = Workload.of(lumenfarm.generate("all-to-all-bruck", gpus=n, message_bytes=1), fabric(random.Random(0)))
     topologies = families.candidates(("strides", "matchings", "rings"), workload)
-    rows = [solve(ThetaTask(topology, workload.patterns, (n,))) for topology in topologies]
+    rows = [theta_row(topology, workload.patterns, (n,)) for topology in topologies]
     return topologies, np.array([row.theta for row in rows]), np.array([row.hops for row in rows])
 
 

@@ -4,15 +4,13 @@ Topologies and demands are drawn from the orbits of every kind of group. Demands
 steps and exchanges (XOR).
 """
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumenfarm.cayley import Space
-from lumenfarm.groups import Group, index_two_subgroups
+from lumenfarm.groups import Group, subgroup_ladder
 from lumenfarm.matrix import PairMatrix
 from lumenfarm.model import Pattern
 from lumenfarm.symmetry import Symmetry, on_dimension
@@ -52,9 +50,12 @@ def product(name):
 
 
 def with_subgroups(groups):
-    return [
-        each for group in map(product, groups) for each in (group, *itertools.islice(index_two_subgroups(group), 2))
-    ]
+    """Each group with two subgroups that leave two classes of GPUs, and one that leaves four."""
+    chosen = []
+    for ladder in (list(subgroup_ladder(product(group), 4)) for group in groups):
+        for classes, count in ((1, 1), (2, 2), (4, 1)):
+            chosen += [group for group in ladder if len(group.representatives) == classes][:count]
+    return chosen
 
 
 SMALL_GROUPS, LARGE_GROUPS = with_subgroups(SMALL), with_subgroups(LARGE)
@@ -119,8 +120,9 @@ def test_orbit_program_equals_plain_program_of_many_gpus(network):
 def test_ladder_equals_the_verifier(network, seed):
     """With symmetry looked for in the matrices, and for a demand that may have less of it than the topology."""
     group, topology, _ = network
-    subgroup = next(index_two_subgroups(group), group) if group.above is None else group
-    pattern = pattern_of(subgroup, np.random.default_rng(seed))
+    rng, ladder = np.random.default_rng(seed), list(subgroup_ladder(group, 4))
+    subgroup = ladder[rng.integers(len(ladder))]
+    pattern = pattern_of(subgroup, rng)
     proof = prove(topology, pattern.multiplicities)
     assert proof.shipped == close_to(proof.allowed)
     for row in (

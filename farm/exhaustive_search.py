@@ -1,4 +1,4 @@
-"""Best-first search over a space of symmetric topologies, for all intervals of a workload at once.
+"""Best-first search over a whole space of symmetric topologies, for all intervals of a workload at once.
 
 Every answer about one topology comes with potentials, and they bound theta of all others from above, so every interval
 has an optimistic cost for each topology not looked at yet. The partition recurrence over optimistic interval costs
@@ -9,19 +9,16 @@ next. When no such interval is left, the schedule is the best one over the whole
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumenfarm import recurrence
-from lumenfarm.cayley import Space
-from lumenfarm.matrix import Floats, Ints
-from lumenfarm.model import Pattern
-from lumenfarm.problem import IntervalProblem, MetricRow, Workload
+from lumenfarm.cayley import Choice, Listing, Space
+from lumenfarm.matrix import Floats
+from lumenfarm.problem import MetricRow, Workload
 
-__all__ = ["SymmetricSearch"]
+__all__ = ["ExhaustiveSearch"]
 
 # Bounds are sums of a few hundred single-precision numbers; what rounding may have taken is given back.
 _ROUNDING = 1e-6
@@ -31,12 +28,12 @@ _CLOSED = 1e-5
 _FIRST_PRUNING, _PRUNING_GROWTH = 16, 1.25
 
 
-class SymmetricSearch:
+class ExhaustiveSearch:
     """What to look at next in a space, and what is proved about it.
 
     Args:
         workload: the steps.
-        space: where topologies are sought.
+        space: where topologies are sought; small enough to be listed.
 
     Attributes:
         answered: how many topologies of the space are known.
@@ -46,7 +43,8 @@ class SymmetricSearch:
         self.workload = workload
         self.space = space
         self.answered = 0
-        self._intervals = _Intervals.of(workload)
+        self._listing = Listing(space)
+        self._intervals = workload.intervals
         self._lower = np.array([sum(problem.weights) for problem in self._intervals.problems])
         self._looked = np.full(len(self._lower), -1)
         self.know(np.full((len(workload), len(workload) + 1), np.inf))
@@ -55,22 +53,28 @@ class SymmetricSearch:
         self._best_values = np.full(len(self._lower), np.inf)
         self._best_numbers = np.zeros(len(self._lower), dtype=np.int64)
         # Topologies that may still be of use, the options they take, and bounds on their theta, pattern by pattern.
-        self._alive = np.arange(space.size)
-        self._members = space.members
-        self._upper = np.ones((len(workload.patterns), space.size), np.float32)
+        self._alive = np.arange(self._listing.size)
+        self._members = self._listing.members
+        self._upper = np.ones((len(workload.patterns), self._listing.size), np.float32)
 
-    def feed(self, number: int, row: MetricRow) -> None:
+    @property
+    def topologies(self) -> int:
+        """How many the space has."""
+        return self._listing.size
+
+    def feed(self, choice: Choice, row: MetricRow) -> None:
         """Take in the answer about one topology."""
         self.answered += 1
+        number = self._listing.number(choice)
         values = self._intervals.values(row.theta)
         better = values < self._best_values
         self._best_values[better], self._best_numbers[better] = values[better], number
-        for known in (number, self.space.twin(number)):
+        for known in (number, self._listing.twin(number)):
             place = np.searchsorted(self._alive, known)
             if place < len(self._alive) and self._alive[place] == known:
                 self._upper[:, place] = 0.0
         self.learn(row.potentials)
-        if self.space.group.above is not None:
+        if self.space.classes == 2:
             self.learn(self.space.group.mirrored(row.potentials))
 
     def learn(self, potentials: Floats) -> None:
@@ -78,11 +82,10 @@ class SymmetricSearch:
         if self._learned >= self._next_pruning:
             self._prune()
         self._learned += 1
-        sources = self.space.group.representatives
         for pattern, upper, potential in zip(self.workload.patterns, self._upper, potentials, strict=True):
-            shipped = float((pattern.multiplicities.rows(sources) * potential).sum())
-            if shipped > 0:
-                np.minimum(upper, self.space.totals(self.space.lengths(potential) / shipped, self._members), out=upper)
+            lengths = self.space.relative_lengths(pattern, potential)
+            if lengths is not None:
+                np.minimum(upper, self._listing.totals(lengths, self._members), out=upper)
 
     def know(self, costs_ns: Floats) -> None:
         """Take in the best known cost of every interval, ns, shape (s, s+1)."""
@@ -91,7 +94,7 @@ class SymmetricSearch:
         alpha_r = self.workload.fabric.reconfig_delay_ns
         self._best_ns = float(recurrence.cheapest_through(self._known_ns, alpha_r).min())
 
-    def propose(self, count: int) -> list[int]:
+    def propose(self, count: int) -> list[Choice]:
         """The most promising topologies that are not known yet, about ``count``; none when the space is closed."""
         chosen: dict[int, None] = {}
         while len(chosen) < count:
@@ -101,7 +104,7 @@ class SymmetricSearch:
                 break
             for index in fresh:
                 chosen |= dict.fromkeys(self._look(index, math.ceil(count / len(fresh))))
-        return list(chosen)[:count]
+        return [self._listing.choice(number) for number in list(chosen)[:count]]
 
     def lower_bound_ns(self) -> float:
         """No schedule over this space is faster, ns."""
@@ -121,7 +124,7 @@ class SymmetricSearch:
         # Twins come in pairs, and one of each is enough.
         for place in (*self._near_best(index, values, count), *_least(values, 2 * count)):
             number = int(self._alive[place])
-            if values[place] < self._limits[index] and self.space.twin(number) not in chosen:
+            if values[place] < self._limits[index] and self._listing.twin(number) not in chosen:
                 chosen[number] = None
             if len(chosen) == count:
                 break
@@ -131,8 +134,8 @@ class SymmetricSearch:
         """Half as many topologies that differ from the best known one in the choice of a single class."""
         if np.isinf(self._best_values[index]):
             return []
-        best = self.space.members[:, self._best_numbers[index]]
-        near = np.flatnonzero((self._members == best[:, None]).any(axis=0))
+        best = self._listing.members[:, self._best_numbers[index]]
+        near = np.flatnonzero((self._members == best[:, None]).sum(axis=0) == self.space.classes - 1)
         places: list[int] = near[_least(values[near], count // 2)].tolist()
         return places
 
@@ -171,10 +174,10 @@ class SymmetricSearch:
 
     def _optimistic(self, congestion: NDArray[np.float32], index: int) -> NDArray[np.float32]:
         """The least value that the problem can have on each topology."""
-        problem = self._intervals.problems[index]
         total = np.zeros(len(self._alive), np.float32)
-        for pattern, weight in zip(problem.patterns, problem.weights, strict=True):
-            total += np.float32(weight) * congestion[self._intervals.row_of[pattern]]
+        weights = self._intervals.problems[index].weights
+        for pattern, weight in zip(self._intervals.patterns[index], weights, strict=True):
+            total += np.float32(weight) * congestion[pattern]
         return total
 
 
@@ -186,58 +189,3 @@ def _least(values: NDArray[np.float32], count: int) -> list[int]:
         least = np.arange(len(values))
     ordered: list[int] = least[np.argsort(values[least], kind="stable")][:count].tolist()
     return ordered
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Intervals:
-    """The distinct interval problems of a workload, and which of them each interval is.
-
-    Attributes:
-        index: problem of each interval, shape (s, s+1), -1 for stop <= first.
-        scale_ns, startup_ns: an interval costs startup + scale * the value of its problem, same shape.
-    """
-
-    problems: tuple[IntervalProblem, ...]
-    row_of: Mapping[Pattern, int]
-    index: Ints
-    scale_ns: Floats
-    startup_ns: Floats
-
-    @classmethod
-    def of(cls, workload: Workload) -> _Intervals:
-        steps = len(workload)
-        shape = (steps, steps + 1)
-        index, scale, startup = np.full(shape, -1), np.zeros(shape), np.zeros(shape)
-        problems: dict[str, tuple[int, IntervalProblem]] = {}
-        for first in range(steps):
-            for stop in range(first + 1, steps + 1):
-                problem = workload.interval(first, stop)
-                index[first, stop] = problems.setdefault(problem.key, (len(problems), problem))[0]
-                scale[first, stop], startup[first, stop] = problem.scale_ns, workload.startup_ns(first, stop)
-        rows = {pattern: row for row, pattern in enumerate(workload.patterns)}
-        return cls(tuple(problem for _, problem in problems.values()), rows, index, scale, startup)
-
-    def normalised(self, costs_ns: Floats) -> Floats:
-        """The value of each problem behind interval costs, shape (problems,); the largest if its intervals differ.
-
-        They do where hops are counted apart from congestion.
-        """
-        values = np.zeros(len(self.problems))
-        real = self.index >= 0
-        np.maximum.at(values, self.index[real], (costs_ns - self.startup_ns)[real] / self.scale_ns[real])
-        return values
-
-    def values(self, theta: Sequence[float]) -> Floats:
-        """The value of each problem on a topology with these theta, shape (problems,)."""
-        with np.errstate(divide="ignore"):
-            congestion = 1.0 / np.array(theta)
-        return np.array(
-            [
-                sum(w * congestion[self.row_of[pattern]] for pattern, w in zip(p.patterns, p.weights, strict=True))
-                for p in self.problems
-            ]
-        )
-
-    def costs_ns(self, values: Floats) -> Floats:
-        """Interval costs behind the values of the problems, ns, shape (s, s+1)."""
-        return np.where(self.index >= 0, self.startup_ns + self.scale_ns * values[self.index], np.inf)
