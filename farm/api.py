@@ -49,7 +49,7 @@ __all__ = [
 _FILE_PREFIX = "file:"
 # Each is a process of some hundred megabytes, and all are started at once.
 _WORKERS_A_CPU = 4
-_NO_WORK = Work(theta=0, solved=0, from_cache=0, left_out=0)
+_NO_WORK = Work()
 _Candidate: TypeAlias = str | Topology
 
 # Each rung of the ladder of subgroups has twice the classes of GPUs, and linear programs twice as large.

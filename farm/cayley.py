@@ -34,6 +34,9 @@ Choice: TypeAlias = tuple[int, ...]
 
 Singles: TypeAlias = NDArray[np.float32]
 
+# Less is not told from nothing in single precision.
+_LEAST_SHIPPED = 1e-30
+
 
 @dataclass(frozen=True, eq=False)
 class Space:
@@ -111,7 +114,7 @@ class Space:
     def relative_lengths(self, pattern: Pattern, potentials: Floats) -> Singles | None:
         """l(o) over what potentials ship of a pattern, so that theta <= sum_o x_o*l(o); None if they ship nothing."""
         shipped = float((pattern.multiplicities.rows(self.group.representatives) * potentials).sum())
-        return self.lengths(potentials) / shipped if shipped > 0 else None
+        return self.lengths(potentials) / shipped if shipped > _LEAST_SHIPPED else None
 
     @cached_property
     def _by_orbit(self) -> tuple[Ints, Ints]:

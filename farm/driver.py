@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from lumenfarm.planner import SEARCH_KIND, Planner, Standing
 from lumenfarm.ports import BatchDone, Clock, Executor, Record, ResultStore, save_outcome
-from lumenfarm.problem import Outcome, Task
+from lumenfarm.problem import Outcome, RelaxationRow, Task
 
 __all__ = ["Limits", "Listener", "Work", "run"]
 
@@ -38,15 +38,19 @@ class Work:
 
     Attributes:
         theta: linear programs solved for theta.
+        bounds: relaxations solved.
         solved: tasks answered by an executor; 0 means that none was started.
         from_cache: tasks answered by the store.
         left_out: tasks not answered because a limit stopped the run.
+        finished: whether there was nothing left to ask.
     """
 
-    theta: int
-    solved: int
-    from_cache: int
-    left_out: int
+    theta: int = 0
+    bounds: int = 0
+    solved: int = 0
+    from_cache: int = 0
+    left_out: int = 0
+    finished: bool = True
 
 
 def run(
@@ -70,7 +74,7 @@ def run(
     """
     watch = _Watch(planner, limits, clock, listen)
     resumed = _resumed(planner, store)
-    theta = found = 0
+    theta = bounds = found = 0
     with contextlib.ExitStack() as stack:
         executor: Executor | None = None
         while not watch.stopped and (tasks := planner.next_round()):
@@ -84,12 +88,20 @@ def run(
                 batches.learn(done)
                 _take_in(done, store, planner)
                 theta += sum(outcome.solves for outcome in done.outcomes)
+                bounds += sum(isinstance(outcome, RelaxationRow) for outcome in done.outcomes)
                 if watch.enough(busy=executor.busy):
                     break
     standing = watch.tell(busy=0)
     if planner.searches and not (resumed or watch.stopped):
         store.save(planner.key, SEARCH_KIND, planner.describe(), planner.summary())
-    return Work(theta, solved=standing.done - found, from_cache=found, left_out=standing.known - standing.done)
+    return Work(
+        theta=theta,
+        bounds=bounds,
+        solved=standing.done - found,
+        from_cache=found,
+        left_out=standing.known - standing.done,
+        finished=not watch.stopped or planner.finished,
+    )
 
 
 def _resumed(planner: Planner, store: ResultStore) -> bool:

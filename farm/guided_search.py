@@ -29,6 +29,8 @@ _CLOSED = 1e-5
 _MOST_NEIGHBOURS, _MOST_INEQUALITIES, _MOST_KEPT = 2**16, 48, 1024
 # Relative improvement hoped for at least, after some intervals are done.
 _LEAST_HOPE = 0.01
+# A theta below this counts as this where new targets are compared one by one.
+_LEAST_THETA = 1e-6
 # Pairs of ports that are changed at random to leave a local optimum.
 _SHAKEN_PAIRS = 2
 
@@ -290,7 +292,7 @@ class _Neighbourhood:
         """Bound by one inequality a pattern: the centre's total length and what two changes add to it."""
         changes = self._changes(lengths[None])[0].reshape(len(lengths), -1)
         total = lengths[:, self._orbits].sum(axis=1)[:, None] + changes[:, self._first] + changes[:, self._second]
-        np.minimum(self._upper, total, out=self._upper)
+        np.clip(total, 0.0, self._upper, out=self._upper)
 
     def _changes(self, stack: Singles) -> Singles:
         """What each new target of each port adds to total lengths, shape (..., ports, n)."""
@@ -315,8 +317,8 @@ class _Neighbourhood:
     def _promising(self, stack: Singles) -> list[list[Ints]]:
         """For each port and class of targets the entries that would be best if nothing else changed."""
         total = stack[:, :, self._orbits].sum(axis=2)[:, :, None, None] + self._changes(stack)
-        with np.errstate(divide="ignore"):
-            price = np.tensordot(self._weights, 1 / np.minimum(total.min(axis=0), 1), axes=1)
+        # A target that cuts a pair off by itself may serve well beside another change.
+        price = np.tensordot(self._weights, 1 / np.clip(total.min(axis=0), _LEAST_THETA, 1), axes=1)
         ports, n = price.shape
         price[np.arange(ports), self._space.sources] = np.inf
         price[np.arange(ports), self._centre] = 0.0

@@ -181,7 +181,7 @@ class Planner:
         """
         if not self._begun:
             self._begun = True
-            if not self._spaces:
+            if not self._spaces and not self._taken_over:
                 check_reachable([task.topology for task in self.candidates], self.workload)
             first: list[Task] = [*self.candidates, *self._relaxations]
             if first:
@@ -192,7 +192,6 @@ class Planner:
         while search := self._current_search():
             if tasks := self._asked_by(search):
                 return tasks
-            search.ended = True
         return self._further_round() if math.isinf(self._effort) else ()
 
     def feed(self, task: Task, outcome: Outcome) -> None:
@@ -216,6 +215,12 @@ class Planner:
         values[index] = safe_value(task.problem, self._group, outcome.potentials)
         at_least = np.where(intervals.index == index, intervals.costs_ns(values), 0.0)
         self.bounds = self.bounds.raised(at_least, "relaxation")
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is answered and nothing is left to ask, as far as the searches know."""
+        entered = len(self._searches) == len(self._spaces) and not self._taken_over
+        return self._begun and not self._open and entered and all(search.ended for search in self._searches)
 
     @property
     def done(self) -> int:
@@ -263,6 +268,8 @@ class Planner:
             groups=[list(space.group.generators) for space in self._spaces],
             initial=None if self.initial is None else self.initial.digest,
             effort=self._effort,
+            most_listed=self._most_listed,
+            group=None if self._group is None else list(self._group.generators),
         )
 
     def summary(self) -> Record:
@@ -338,7 +345,7 @@ class Planner:
 
     def _asked_by(self, search: _SpaceSearch) -> tuple[Task, ...]:
         """The next round of a search; nothing if it has nothing left to ask, or may not."""
-        asked = search.propose(self._interval_costs_ns()) if search.effort > 0 else {}
+        asked = search.propose(self._interval_costs_ns())
         effort = sum(task.effort + search.overhead for task in asked.values())
         self._spent, search.effort = self._spent + effort, search.effort - effort
         for choice, task in asked.items():
@@ -351,7 +358,6 @@ class Planner:
             self._further = (self._further + 1) % len(self._searches)
             search = self._searches[self._further]
             if search.persist() and (tasks := self._asked_by(search)):
-                search.ended = False
                 return tasks
         return ()
 
@@ -426,7 +432,7 @@ class _SpaceSearch:
         self._asked: dict[str, Choice] = {}
         self._answers: dict[str, MetricRow] = {}
         self._potentials: deque[Floats] = deque(maxlen=_MOST_INHERITED)
-        self.ended = False
+        self.ended = self._closed = False
         group = search.space.group
         for earlier in before:
             if earlier._search.space.group is group.above:
@@ -441,11 +447,14 @@ class _SpaceSearch:
         return len(self._workload.patterns) * (space.classes * space.group.n**2 + listed) / _LOOKED_UP_A_UNIT
 
     def propose(self, costs_ns: Floats) -> dict[Choice, MetricTask]:
-        """The next tasks by their choice in the space, when all earlier ones are answered."""
+        """The next tasks by their choice in the space, when all earlier ones are answered; nothing at the end."""
         self._take_in()
         self._search.know(costs_ns)
         space = self._search.space
-        tasks = {choice: _metric_task(self._workload, space, choice) for choice in self._search.propose(_ROUND)}
+        choices = self._search.propose(_ROUND) if self.effort > 0 else []
+        self.ended = not choices
+        self._closed = self.ended and self.effort > 0
+        tasks = {choice: _metric_task(self._workload, space, choice) for choice in choices}
         self._asked = {task.key: choice for choice, task in tasks.items()}
         return tasks
 
@@ -474,7 +483,7 @@ class _SpaceSearch:
             listed=listed,
             answered=search.answered,
             lower_bound_ns=max(lower_bound_ns, search.lower_bound_ns()),
-            closed=listed and self.ended,
+            closed=listed and self._closed,
         )
 
 

@@ -78,7 +78,7 @@ class Synthesis:
     @property
     def complete(self) -> bool:
         """Whether the search ended by itself, not at a limit."""
-        return not self.work.left_out
+        return self.work.finished
 
     @property
     def optimal(self) -> bool:
@@ -106,7 +106,12 @@ class Synthesis:
             "envelope": [asdict(piece) for piece in self.envelope],
             "spaces": [asdict(proof) for proof in self.proofs],
             "baselines": {name: time if math.isfinite(time) else None for name, time in asdict(self.baselines).items()},
-            "work": {"theta": self.work.theta, "misocp": 0, "bounds": 0, "from_cache": self.work.from_cache},
+            "work": {
+                "theta": self.work.theta,
+                "misocp": 0,
+                "bounds": self.work.bounds,
+                "from_cache": self.work.from_cache,
+            },
             "wall_s": self.wall_s,
             "method": self.method.value,
             "reason": self.reason,

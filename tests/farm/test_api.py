@@ -284,6 +284,15 @@ def test_time_may_be_up_before_a_space_is_searched(
     assert found.lower_bound_ns <= space.lower_bound_ns
 
 
+def test_a_search_stopped_between_two_rounds_is_not_complete() -> None:
+    """Spaces are not even entered."""
+    job = lumenfarm.generate("all-to-all-direct", gpus=8, message_bytes=1e6, ports=2)
+    ring = Topology.circulant(8, {1: 2})
+    found = synthesize(job, FABRIC, candidates=[ring], method="symmetric", time_limit_s=1e-9)
+    assert found.proofs == ()
+    assert not found.complete
+
+
 def test_a_search_without_a_limit_ends_by_itself() -> None:
     """Everything is proved about the group and about its subgroups that leave two and four classes of GPUs."""
     found = synthesize(SWING, FABRIC, method="symmetric")

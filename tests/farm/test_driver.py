@@ -159,7 +159,7 @@ def test_the_same_schedule_whatever_the_completion_order(random, workers, window
     planner = new_planner()
     work = drive(planner, executor)
     assert facts(planner) == facts_in_order()
-    assert work == Work(sum(answer_of(t).solves for t in planner.candidates), len(topologies()), 0, 0)
+    assert work == Work(theta=sum(answer_of(t).solves for t in planner.candidates), solved=len(topologies()))
 
 
 @given(st.sets(st.integers(0, 21)))
@@ -178,7 +178,7 @@ def test_the_same_schedule_whatever_the_store_knows(known):
 
 def test_nothing_is_started_if_everything_is_in_the_store():
     planner = new_planner()
-    assert drive(planner, None, store=full_store()) == Work(0, 0, len(topologies()), 0)
+    assert drive(planner, None, store=full_store()) == Work(from_cache=len(topologies()))
     assert facts(planner) == facts_in_order()
 
 
@@ -312,7 +312,7 @@ class CountingPlanner:
     """As many tasks as wanted, in rounds; to say where the search stands can take time."""
 
     carried = True
-    searches = False
+    searches = finished = False
 
     def __init__(self, *rounds, clock=None, standing_s=0.0):
         self.clock, self.standing_s, self.fed, self.looks = clock, standing_s, [], []
