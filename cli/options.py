@@ -100,7 +100,12 @@ ReconfigDelay = Annotated[str, typer.Option("--reconfig-delay", metavar="T", hel
 Gap = Annotated[float | None, typer.Option("--gap", metavar="G", parser=_gap, help="Stop at this certified gap.")]
 TimeLimit = Annotated[
     float | None,
-    typer.Option("--time-limit", metavar="T", parser=_time_limit_s, help="Stop after this time, such as 30s."),
+    typer.Option(
+        "--time-limit",
+        metavar="T",
+        parser=_time_limit_s,
+        help="Search on until this time is up, such as 30s, then stop.",
+    ),
 ]
 Cache = Annotated[
     str | None,

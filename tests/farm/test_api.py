@@ -386,3 +386,14 @@ def test_a_renamed_collective_is_searched_as_well() -> None:
     assert [answer.proofs[0].topologies for answer in answers] == [28, 28]
     assert answers[0].proofs[0].lower_bound_ns == pytest.approx(answers[1].proofs[0].lower_bound_ns, rel=1e-4)
     assert synthesize(renamed, FABRIC).method is Method.SYMMETRIC
+
+
+def test_gpus_may_be_numbered_in_any_way() -> None:
+    """Partners alone tell the symmetry, so that the same search finds as good a schedule."""
+    renamed = np.random.default_rng(3).permutation(SWING.n)
+    steps = tuple(Step(step.demand.relabelled(renamed)) for step in SWING.steps)
+    plain = synthesize(SWING, FABRIC, method="symmetric")
+    found = synthesize(Collective("renamed", steps, SWING.dims), FABRIC, method="symmetric")
+    assert found.cost_ns == pytest.approx(plain.cost_ns, rel=1e-6)
+    assert found.lower_bound_ns == pytest.approx(plain.lower_bound_ns, rel=1e-4)
+    assert found.proofs[0].topologies == plain.proofs[0].topologies
