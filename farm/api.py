@@ -250,12 +250,12 @@ def _choose(
         return _Choice(Method.CLOSED_FORM, _reason(method, "every step is a shift, on one port"))
     if method is Method.CLOSED_FORM:
         raise InputError("method", method.value, f"auto or candidates, since {obstacle}")
-    group = None if obstacle is None else recognised(_multiplicities(workload), workload.collective.dims)
+    symmetry_matters = obstacle is not None or method is Method.SYMMETRIC
+    group = recognised(_multiplicities(workload), workload.collective.dims) if symmetry_matters else None
     if method is Method.CANDIDATES:
         return _Choice(method, _ASKED_FOR, group)
     if method is Method.AUTO and candidates is not None:
         return _Choice(Method.CANDIDATES, _NAMED, group)
-    group = group or recognised(_multiplicities(workload), workload.collective.dims)
     if group is not None:
         return _Choice(Method.SYMMETRIC, _reason(method, "a group leaves all steps as they are"), group)
     obstacle = "no group takes every GPU to every other and leaves all steps as they are"

@@ -111,9 +111,8 @@ class ExhaustiveSearch:
         return float(recurrence.cheapest_through(self._lower_ns(), self.workload.fabric.reconfig_delay_ns).min())
 
     def _on_optimistic_path(self) -> list[int]:
-        curve = recurrence.partition(self._lower_ns())
-        k = recurrence.best(curve, self.workload.fabric.reconfig_delay_ns)
-        return list(dict.fromkeys(int(self._intervals.index[interval]) for interval in curve.boundaries(k)))
+        cheapest = recurrence.cheapest_intervals(self._lower_ns(), self.workload.fabric.reconfig_delay_ns)
+        return list(dict.fromkeys(int(self._intervals.index[interval]) for interval in cheapest))
 
     def _look(self, index: int, count: int) -> list[int]:
         """Renew the lower bound of a problem; the topologies that could get below its limit, the best first."""

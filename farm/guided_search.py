@@ -21,13 +21,14 @@ from lumenfarm.cayley import Choice, Singles, Space
 from lumenfarm.matrix import Floats, Ints
 from lumenfarm.problem import IntervalProblem, MetricRow, Workload
 
-__all__ = ["GuidedSearch", "apportioned"]
+__all__ = ["FIRST_HOPE", "GuidedSearch", "apportioned"]
 
 # A topology whose bound comes this near to the best is not worth a look.
 _CLOSED = 1e-5
 # Neighbours bounded at a time, and inequalities that a new neighbourhood begins with, out of so many latest ones.
 _MOST_NEIGHBOURS, _MOST_INEQUALITIES, _MOST_KEPT = 2**16, 48, 1024
-# Relative improvement hoped for at least, after some intervals are done.
+# Relative improvement of an interval hoped for before some are done, and at least afterwards.
+FIRST_HOPE = 0.2
 _LEAST_HOPE = 0.01
 # A theta below this counts as this where new targets are compared one by one.
 _LEAST_THETA = 1e-6
@@ -56,7 +57,7 @@ class GuidedSearch:
         seeds: Mapping[int, Choice],
         lowest_ns: Floats,
         *,
-        hope: float = 0.2,
+        hope: float = FIRST_HOPE,
     ) -> None:
         self.workload = workload
         self.space = space
@@ -139,10 +140,6 @@ class GuidedSearch:
                 targets[port] = self._random.choice(allowed)
         return self.space.choice(targets)
 
-    def _cheapest(self, costs_ns: Floats) -> Sequence[tuple[int, int]]:
-        curve = recurrence.partition(costs_ns)
-        return curve.boundaries(recurrence.best(curve, self.workload.fabric.reconfig_delay_ns))
-
     def _open_on_hopeful_path(self) -> list[_Centre]:
         """Open centres of the best schedule, should every interval that is not done improve as hoped."""
         values = np.full(len(self._intervals.problems), np.inf)
@@ -152,7 +149,8 @@ class GuidedSearch:
                 values[index] = here * (1 - self._hope) if math.isfinite(here) else 0.0
         hopeful = np.maximum(self._lowest_ns, self._intervals.costs_ns(values))
         open_ = hopeful < self._known_ns
-        cheapest = self._cheapest(np.where(open_, hopeful, self._known_ns))
+        costs_ns = np.where(open_, hopeful, self._known_ns)
+        cheapest = recurrence.cheapest_intervals(costs_ns, self.workload.fabric.reconfig_delay_ns)
         path = dict.fromkeys(int(self._intervals.index[pair]) for pair in cheapest if open_[pair])
         return [self._centres[index] for index in path]
 

@@ -21,7 +21,7 @@ from lumenfarm.digest import digest
 from lumenfarm.errors import InputError, UnreachableError
 from lumenfarm.exhaustive_search import ExhaustiveSearch
 from lumenfarm.groups import Group
-from lumenfarm.guided_search import GuidedSearch, apportioned
+from lumenfarm.guided_search import FIRST_HOPE, GuidedSearch, apportioned
 from lumenfarm.matrix import Floats
 from lumenfarm.model import Topology
 from lumenfarm.plan import IntervalBounds, Plan
@@ -53,8 +53,8 @@ _MOST_RELAXED_GPUS, _MOST_RELAXED_STEPS = 128, 20
 # Numbers looked up and compared in the time of one unit of effort, about a microsecond.
 _LOOKED_UP_A_UNIT = 200
 
-# Relative improvement of an interval hoped for in a space that is not listed, if fewer classes have brought this much.
-_HOPE, _GAIN = 0.2, 1e-3
+# Fewer classes must have brought this relative gain for more to be hopeful.
+_GAIN = 1e-3
 
 # Answers whose potentials a space passes on to those of smaller groups.
 _MOST_INHERITED = 1024
@@ -154,7 +154,6 @@ class Planner:
         self.bounds = IntervalBounds.of(workload, group)
         self._group = group
         self._relaxations = _relaxations(workload, group)
-        self._problem_of = {task.key: index for task, index in self._relaxations.items()}
         self._begun = False
         self._spaces = tuple(spaces)
         self._taken_over: tuple[MetricTask, ...] = ()
@@ -183,7 +182,7 @@ class Planner:
             self._begun = True
             if not self._spaces and not self._taken_over:
                 check_reachable([task.topology for task in self.candidates], self.workload)
-            first: list[Task] = [*self.candidates, *self._relaxations]
+            first: list[Task] = [*self.candidates, *(task for _, task in self._relaxations.values())]
             if first:
                 return self._handed_out(first, None)
         if self._taken_over:
@@ -210,11 +209,12 @@ class Planner:
         """Let the relaxation of one problem bound all its intervals; what its potentials prove is worked out here."""
         if self._group is None:
             return
-        intervals, index = self.workload.intervals, self._problem_of[task.key]
+        intervals, index = self.workload.intervals, self._relaxations[task.key][0]
         values = np.zeros(len(intervals.problems))
         values[index] = safe_value(task.problem, self._group, outcome.potentials)
         at_least = np.where(intervals.index == index, intervals.costs_ns(values), 0.0)
         self.bounds = self.bounds.raised(at_least, "relaxation")
+        self.__dict__.pop("lower_bound_ns", None)
 
     @property
     def finished(self) -> bool:
@@ -326,7 +326,7 @@ class Planner:
         now = self.plan().cost_ns if self.carried else math.inf
         self._cost_before.setdefault(classes, now)
         before = self._cost_before.get(classes // 2, math.inf)
-        return _HOPE if classes <= 2 or now < before * (1 - _GAIN) else 0.0
+        return FIRST_HOPE if classes <= 2 or now < before * (1 - _GAIN) else 0.0
 
     def _seeds(self, space: Space) -> dict[int, Choice]:
         """For each interval problem the best topology known that is in a space, or one that its demands suggest."""
@@ -376,7 +376,7 @@ class Planner:
         theta, hops = self._table.arrays()
         return Plan(self.workload, self.topologies, theta, hops, initial, self.bounds)
 
-    @property
+    @cached_property
     def lower_bound_ns(self) -> float:
         """No sequence of topologies of the fabric's degree is faster, ns."""
         return self.bounds.schedule_ns(self.workload.fabric, has_initial=self.initial is not None)
@@ -508,12 +508,12 @@ def _metric_task(workload: Workload, space: Space, choice: Choice) -> MetricTask
     return MetricTask(space.topology(choice), workload.patterns, space.group.symmetry, space.classes)
 
 
-def _relaxations(workload: Workload, group: Group | None) -> dict[RelaxationTask, int]:
-    """One for each interval problem with several patterns, with its number, unless there are too many or too large."""
+def _relaxations(workload: Workload, group: Group | None) -> dict[str, tuple[int, RelaxationTask]]:
+    """By key: one for each interval problem with several patterns, and its number; none if too many or too large."""
     if group is None or group.n > _MOST_RELAXED_GPUS or len(workload) > _MOST_RELAXED_STEPS:
         return {}
-    several = [(index, one) for index, one in enumerate(workload.intervals.problems) if len(one.patterns) > 1]
-    return {RelaxationTask(problem, group.symmetry): index for index, problem in several}
+    tasks = (RelaxationTask(problem, group.symmetry) for problem in workload.intervals.problems)
+    return {task.key: (index, task) for index, task in enumerate(tasks) if len(task.problem.patterns) > 1}
 
 
 def _check_fits(topology: Topology, workload: Workload) -> None:

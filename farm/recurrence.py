@@ -28,6 +28,7 @@ __all__ = [
     "TopologySequence",
     "Transition",
     "best",
+    "cheapest_intervals",
     "cheapest_through",
     "envelope",
     "exposed_ns",
@@ -200,6 +201,12 @@ def best(curve: KCurve, alpha_r_ns: float) -> int:
     if math.isinf(lowest):
         raise UnreachableError("costs", lowest, "a partition into intervals that some topology can carry")
     return _first_at_most(totals, lowest * (1 + _ROUNDING))
+
+
+def cheapest_intervals(costs_ns: Floats, alpha_r_ns: float) -> tuple[tuple[int, int], ...]:
+    """The intervals (first, stop) of the cheapest schedule, in order, see `partition` and `best`."""
+    curve = partition(costs_ns)
+    return curve.boundaries(best(curve, alpha_r_ns))
 
 
 def envelope(curve: KCurve) -> tuple[EnvelopePiece, ...]:
